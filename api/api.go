@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
+	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
@@ -155,6 +156,12 @@ type Explainer interface {
 	AcceptedOnly(ch *catalogue.Channel) apitype.Why
 }
 
+// Presence knows the workers of pull consumers: a presence.Keeper.
+type Presence interface {
+	Of(ctx context.Context, consumer uint32) (presence.Presence, error)
+	InFlight(ctx context.Context, of ...uint32) (map[string]int, error)
+}
+
 // Options are the dependencies and settings of an API.
 type Options struct {
 	Store     Store
@@ -178,6 +185,8 @@ type Options struct {
 	// receipt, is in a journal of this broker; nil: none is.
 	Why        Explainer
 	Journalled func(channel uint32, keys []string, receipt string) bool
+	// Presence knows the workers of pull consumers; nil: there are none.
+	Presence Presence
 	// Policies resolves the policies of consumers; nil: no defaults.
 	Policies *policy.Book
 	// Bodies counts the bodies of all requests in memory, including those of the data

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/jobs"
 )
@@ -17,19 +18,22 @@ import (
 // error and a KiB of answer, so the response stays far below a MiB.
 const maxAttempts = 100
 
-// history returns the newest ended attempts of a job.
-func (a *API) history(ctx context.Context, j located) (apitype.History, error) {
+// history returns the newest ended attempts of a job. It tells the view how often the job was given back,
+// and how many of its leases were lost.
+func (a *API) history(ctx context.Context, j located, v *apitype.Job) (apitype.History, error) {
 	stored, err := a.o.Store.Attempts(ctx, j.consumer.No, j.state.ID, maxAttempts+1)
 	if err != nil {
 		return apitype.History{}, err
 	}
+	givenBack, lost := 0, 0
 	h := apitype.History{AttemptHistory: make([]apitype.Attempt, 0, len(stored)+1)}
 	if slices.ContainsFunc(stored, func(a durable.Attempt) bool { return a.Phase >= durable.PhaseLeaseEnded }) ||
 		len(stored) > maxAttempts {
-		if h.GivenBack, h.LeasesLost, err = a.o.Store.LeaseCounts(ctx, j.consumer.No, j.state.ID); err != nil {
+		if givenBack, lost, err = a.o.Store.LeaseCounts(ctx, j.consumer.No, j.state.ID); err != nil {
 			return apitype.History{}, err
 		}
 	}
+	v.GivenBack, v.LeasesLost = &givenBack, &lost
 	for i := range stored {
 		h.AttemptHistory = append(h.AttemptHistory, viewAttempt(&stored[i]))
 	}
@@ -60,7 +64,7 @@ func lastAttempt(h apitype.History) time.Time {
 func hideAnswers(h apitype.History) {
 	for i := range h.AttemptHistory {
 		v := &h.AttemptHistory[i]
-		v.Error, v.Answer, v.AnswerEncoding = "", "", ""
+		v.Error, v.Answer, v.AnswerEncoding, v.Worker, v.WorkerVersion = "", "", "", "", ""
 	}
 }
 
@@ -70,6 +74,7 @@ func viewAttempt(a *durable.Attempt) apitype.Attempt {
 		Error: strings.ToValidUTF8(a.Error, "\uFFFD"),
 	}
 	v.Phase = a.Phase.String()
+	v.Worker, v.WorkerVersion = presence.Held(a.Worker)
 	answer := a.Answer
 	if !utf8.Valid(answer) {
 		answer = wholeRunes(answer)

@@ -28,7 +28,7 @@ func (w *world) bulk() *durable.Bulk {
 	ch, p := w.cat.Channel("c"), w.cat.Producer("p")
 	template := &apitype.BulkTemplate{Payload: "p", PayloadBase64: "p", ContentType: "t", ContentEncoding: "gzip",
 		Headers:  map[string]string{"X-A": "a"},
-		Priority: "1", MessageID: "m", TTL: "1h", OrderingKey: "k", ScheduledFor: "s", Delay: "d", Recurrence: "r"}
+		Priority: "1", MessageID: "m", TTL: "1h", OrderingKey: "k", Task: "t", ScheduledFor: "s", Delay: "d", Recurrence: "r"}
 	spec, err := json.Marshal(apitype.BulkRequest{FileURL: "http://127.0.0.1/file?token=" + secret, Format: "csv",
 		Rate: "5/1s", Template: template})
 	require.NoError(w.t, err)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"maps"
 	"reflect"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/test/strictjson"
@@ -54,7 +56,7 @@ func TestEveryRouteHasItsTypes(t *testing.T) {
 // Each answer of the control plane has the type that apitype.Routes names, and each member of
 // these types occurs in an answer.
 func TestAnswersOfTheControlPlaneHaveTheirTypes(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.Rates = oneASecond{} })
+	w := newWorld(t, func(o *Options) { o.Rates, o.Presence = oneASecond{}, oneWorker{} })
 	all, members, called := contracts(t), strictjson.Of(apitype.Problem{}), map[string]bool{}
 	for _, r := range Routes() {
 		if r.serve != nil {
@@ -66,7 +68,7 @@ func TestAnswersOfTheControlPlaneHaveTheirTypes(t *testing.T) {
 			}
 		}
 	}
-	for _, e := range append(exchanges(w), manyAttempts(w), slowConsumer(w), boundedProducer(w)) {
+	for _, e := range append(append(exchanges(w), manyAttempts(w), slowConsumer(w), boundedProducer(w)), workersOf(w)...) {
 		body := apitype.Body{Media: apitype.MediaProblem, Value: apitype.Problem{}}
 		if e.Status < 400 {
 			answers := all[e.route].Answers
@@ -114,6 +116,35 @@ func manyAttempts(w *world) wired {
 	w.record(durable.Outcome{Kind: durable.OutcomeGivenBack, ConsumerNo: k.No, ID: m.ID, Attempts: maxAttempts + 2,
 		AtMs: time.Now().UnixMilli(), Tracked: true, Phase: durable.PhaseGivenBack})
 	return wired{"GET /channel/{channel}/consumer/{consumer}/job/{job}", jobPath(k, m), w.get(jobPath(k, m)).is(200)}
+}
+
+// oneWorker is a Presence of a consumer with one worker.
+type oneWorker struct{}
+
+func (oneWorker) Of(context.Context, uint32) (presence.Presence, error) {
+	return presence.Presence{Workers: []presence.Seen{{AtMs: 1, Address: "192.0.2.7",
+		Worker: presence.Worker{Name: "w", Version: "1", Slots: 2, Tasks: []string{"a"}}}}}, nil
+}
+
+func (oneWorker) InFlight(context.Context, ...uint32) (map[string]int, error) {
+	return map[string]int{"w": 3}, nil
+}
+
+// workersOf are GETs of a worker, and of a job that it declared dead.
+func workersOf(w *world) []wired {
+	k, m := w.cat.Consumer("c", "pull"), w.insert(durable.Message{})
+	w.record(durable.Outcome{Kind: durable.OutcomeDead, ConsumerNo: k.No, ID: m.ID, Attempts: 1,
+		Reason: durable.ByConsumer, AtMs: time.Now().UnixMilli(), Tracked: true, Worker: "w;1", Error: "why",
+		Answer: []byte("detail")})
+	const of = "/channel/{channel}/consumer/{consumer}"
+	var out []wired
+	for route, path := range map[string]string{
+		of + "/workers": "/channel/c/consumer/pull/workers", of + "/job/{job}": jobPath(k, m),
+		of + "/dlq": "/channel/c/consumer/pull/dlq?limit=100", of + "/job/{job}/timeline": jobPath(k, m) + "/timeline",
+	} {
+		out = append(out, wired{"GET " + route, path, w.get(path).is(200)})
+	}
+	return out
 }
 
 // Each form has the fields of its struct and no others.

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -76,7 +77,8 @@ func (a *API) answerDLQ(ctx context.Context, rc *fasthttp.RequestCtx, q pageQuer
 	for i, d := range dead {
 		j := located{ch, k, jobs.Job{
 			ID: d.ID, Status: jobs.Dead, Attempts: d.Attempts, ChangedAt: time.UnixMilli(d.DiedMs).UTC(),
-			StatusCode: d.StatusCode, Error: d.Error, Reason: d.Reason,
+			StatusCode: d.StatusCode, Error: d.Error, Reason: d.Reason, LeasesLost: d.LeasesLost, GivenBack: d.GivenBack,
+			Worker: d.Worker,
 		}, nil}
 		at = newest(at, j.state.ChangedAt)
 		if i == q.Size {
@@ -84,6 +86,9 @@ func (a *API) answerDLQ(ctx context.Context, rc *fasthttp.RequestCtx, q pageQuer
 			break
 		}
 		v := j.view()
+		if k.Type == durable.Pull {
+			v.Detail = strings.ToValidUTF8(string(wholeRunes(d.Answer)), "\uFFFD")
+		}
 		if v.MessageURL, err = a.messageURL(ctx, ch, d.ID); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
@@ -58,6 +59,10 @@ func (j located) view() apitype.Job {
 	if j.state.Status == jobs.InFlight && !j.state.Standing.At.IsZero() {
 		v.LeaseUntil = &apitype.Time{Time: j.state.Standing.At}
 	}
+	v.Worker, v.WorkerVersion = presence.Held(j.state.Worker)
+	if j.state.Status != jobs.Delivered && j.state.Status != jobs.Filtered {
+		v.LeasesLost, v.GivenBack = &j.state.LeasesLost, &j.state.GivenBack
+	}
 	if j.state.Status == jobs.Dead && !j.consumer.Deleted() && j.consumer.Replay == nil {
 		v.JobRequeueURL = j.path() + "/requeue-dead-job"
 	}
@@ -66,7 +71,9 @@ func (j located) view() apitype.Job {
 
 // hideConsumer removes what the producer of the message must not see: the callback, which
 // may contain a secret, and texts that may name it.
-func hideConsumer(v *apitype.Job) { v.ListenerEndpoint, v.Reason = "", "" }
+func hideConsumer(v *apitype.Job) {
+	v.ListenerEndpoint, v.Reason, v.Detail, v.Worker, v.WorkerVersion = "", "", "", "", ""
+}
 
 func (j located) viewInMessage(messagePath string) apitype.Job {
 	v := j.view()
@@ -177,7 +184,7 @@ func (a *API) getJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if p := a.o.Catalogue.ProducerByNo(m.ProducerNo); p != nil && !p.Deleted {
 		v.ProducerURL = producerPath(p.ID)
 	}
-	past, err := a.history(ctx, j)
+	past, err := a.history(ctx, j, &v)
 	if err != nil {
 		return err
 	}

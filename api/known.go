@@ -9,7 +9,9 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/hotpath/publish"
+	"github.com/penstock-broker/penstock/hotpath/pull"
 	"github.com/penstock-broker/penstock/hotpath/push"
+	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
@@ -26,7 +28,8 @@ var commonHeaders = []string{
 	headerAdminToken, headerChannelToken, headerProducerID, headerProducerToken, headerConsumerID, headerConsumerToken,
 	"X-Broker-Channel-ID", "X-Broker-Message-ID", "X-Broker-Message-Priority", "X-Broker-Job-ID", "X-Broker-Attempt",
 	"X-Broker-Replay",
-	"X-Broker-Metadata-Headers", "X-Broker-Ordering-Key", "X-Broker-In-Reply-To", "X-Broker-Response-Status",
+	"X-Broker-Metadata-Headers", "X-Broker-Ordering-Key", "X-Broker-Task", "X-Broker-In-Reply-To",
+	"X-Broker-Response-Status",
 	"X-Broker-Response-Truncated", "X-Broker-Made-By", push.TestHeader,
 }
 
@@ -39,7 +42,9 @@ var (
 	bulkHeaders    = append([]string{"X-Broker-Bulk-Template", "X-Broker-Bulk-Rate"}, linesHeaders...)
 	messageHeaders = slices.Concat(idHeaders, linesHeaders)
 	requestHeaders = append([]string{"Prefer"}, messageHeaders...)
-	leaseHeaders   = []string{"X-Broker-Lease"}
+	workerHeaders  = []string{presence.Header}
+	claimHeaders   = append([]string{pull.TasksHeader}, workerHeaders...)
+	leaseHeaders   = append([]string{"X-Broker-Lease"}, workerHeaders...)
 )
 
 // The parameters of lists.

@@ -40,7 +40,8 @@ func TestMessageShowsEverythingAboutItself(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"ID": jobID, "ListenerEndpoint": "http://127.0.0.1:1/push", "ListenerName": "N push", "Status": "QUEUED",
 		"StatusChangedAt": at,
-		"Attempts":        0.0, "ConsumerID": "push", "ConsumerURL": "/channel/c/consumer/push",
+		"Attempts":        0.0, "LeasesLost": 0.0, "GivenBack": 0.0,
+		"ConsumerID": "push", "ConsumerURL": "/channel/c/consumer/push",
 		"JobURL":       "/channel/c/consumer/push/job/" + jobID,
 		"RetriggerURL": "/channel/c/message/order-1/job/" + jobID + "/re-trigger", "JobRequeueURL": "",
 	}, jobList[0])

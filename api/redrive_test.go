@@ -159,7 +159,7 @@ func TestAJobShowsItself(t *testing.T) {
 	r.lastModified()
 	require.Equal(t, map[string]any{
 		"ID": m.ID.Job(0).String(), "ListenerEndpoint": "http://127.0.0.1:1/k", "ListenerName": "N k", "Status": "QUEUED",
-		"StatusChangedAt": at, "Attempts": 0.0,
+		"StatusChangedAt": at, "Attempts": 0.0, "LeasesLost": 0.0, "GivenBack": 0.0,
 		"MessageURL": "/channel/c/message/key", "ChannelURL": "/channel/c", "ConsumerURL": "/channel/c/consumer/k",
 		"ProducerURL": "/producer/p", "JobRequeueURL": "", "AttemptHistory": []any{},
 	}, r.json())

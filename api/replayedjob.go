@@ -32,13 +32,15 @@ func (a *API) replaysOf(ctx context.Context, k *durable.Consumer, id ident.ID) (
 		if !j.known() {
 			continue
 		}
-		past, err := a.history(ctx, j)
+		var counts apitype.Job
+		past, err := a.history(ctx, j, &counts)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, apitype.ReplayedJob{Replay: r.ID(), Status: j.state.Status,
 			StatusAt: apitype.Time{Time: j.state.ChangedAt},
-			Attempts: j.state.Attempts, AttemptHistory: past.AttemptHistory})
+			Attempts: j.state.Attempts, LeasesLost: *counts.LeasesLost, GivenBack: *counts.GivenBack,
+			AttemptHistory: past.AttemptHistory})
 		if len(out) == replaysShown {
 			break
 		}

@@ -124,7 +124,8 @@ func TestAConsumerMaySetItsPolicy(t *testing.T) {
 	w.channel()
 	w.put("/channel/c/consumer/k", "callbackUrl=http://localhost/&timeout=1500ms&retryOn=5xx,404").is(201)
 	v := w.put("/channel/c/consumer/k", "backoff=constant:30s&maxRetries=3").is(200).json()
-	require.Equal(t, policyWith(map[string]any{"Timeout": "1.5s", "MaxRetries": "3", "Backoff": "constant:30s",
+	require.Equal(t, policyWith(map[string]any{"Timeout": "1.5s", "MaxRetries": "3", "MaxLeasesLost": "3",
+		"Backoff": "constant:30s",
 		"RetryOn": "404,5xx"}), v["Policy"], "absent fields stay")
 	require.Equal(t, inheritedWithout("Timeout", "MaxRetries", "Backoff", "RetryOn"), v["Inherited"])
 	v = w.put("/channel/c/consumer/k", "timeout=").is(200).json()

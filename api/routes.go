@@ -56,7 +56,7 @@ type Route struct {
 const (
 	OwnBody     = -1
 	smallBody   = maxFormBytes // forms, and other bodies of that size
-	updatesBody = 256 << 10    // 500 updates with all their members
+	updatesBody = 1 << 20      // 500 updates with all their members
 )
 
 const (
@@ -130,12 +130,13 @@ var table = []Route{
 	{Method: get, Path: "/channel/{channel}/message/{message}/why", Access: AccessPublished, Summary: "why the jobs of a message do not move", serve: (*API).messageWhy},
 	{Method: get, Path: "/channel/{channel}/scheduled-message/{scheduled}/why", Access: AccessPublished, Summary: "why a scheduled message is not sent", serve: (*API).scheduledWhy},
 
-	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/queued-jobs", Access: AccessData, Summary: "list the queued jobs of a pull consumer", Query: queuedQueries, data: DataPlane.QueuedJobs},
+	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/queued-jobs", Access: AccessData, Summary: "list the queued jobs of a pull consumer", Headers: workerHeaders, Query: queuedQueries, data: DataPlane.QueuedJobs},
 	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessData, Summary: "move a job of a pull consumer", Body: smallBody, Headers: leaseHeaders, data: DataPlane.MoveJob},
 
 	{Method: post, Path: "/channel/{channel}/batch", Access: AccessData, Summary: "publish many messages, NDJSON", Body: OwnBody, Headers: linesHeaders, data: batch},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/claim", Access: AccessData, Summary: "lease many jobs of a pull consumer", Body: smallBody, Query: claimQueries, data: DataPlane.ClaimJobs},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/jobs", Access: AccessData, Summary: "move many jobs of a pull consumer", Body: updatesBody, data: DataPlane.UpdateJobs},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/claim", Access: AccessData, Summary: "lease many jobs of a pull consumer", Body: smallBody, Headers: claimHeaders, Query: claimQueries, data: DataPlane.ClaimJobs},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/jobs", Access: AccessData, Summary: "move many jobs of a pull consumer", Body: updatesBody, Headers: workerHeaders, data: DataPlane.UpdateJobs},
+	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/workers", Access: AccessOwn, Summary: "the living workers of a pull consumer", serve: (*API).getWorkers},
 
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessJob, Summary: "a job", serve: (*API).getJob},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/job/{job}/timeline", Access: AccessJob, Summary: "what became of a job", Query: pageQueries, serve: (*API).jobTimeline},

@@ -109,13 +109,22 @@ func (d *document) inherit(stored, push, pull []policy.Setting) {
 		field := fieldOf(s)
 		text, ok := d.form[field]
 		switch {
-		case !ok || !d.inherited[field] || text != push[i].Value && text != pull[i].Value:
+		case !ok || !d.inherited[field]:
+		case s.Inherited && text == s.Value: // as it is now
+			delete(d.form, field)
+		case text != push[i].Value && text != pull[i].Value && !d.follows(field):
 		case s.Inherited:
 			delete(d.form, field)
 		default:
 			d.form[field] = ""
 		}
 	}
+}
+
+// follows reports whether a field has the value that another field of the document gives it where it is
+// not set.
+func (d *document) follows(field string) bool {
+	return field == "maxLeasesLost" && d.form[field] == d.form["maxRetries"]
 }
 
 // fieldOf returns the field of a setting, whose name has a capital first letter.

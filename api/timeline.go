@@ -12,6 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
@@ -209,6 +210,9 @@ func (t *timeline) event(k *durable.Consumer, s *durable.Step) apitype.TimelineE
 		Attempt: s.Attempt, Status: s.StatusCode, DurationMs: s.DurationMs, ReasonCode: s.Reason.String(),
 	}
 	var detail []string
+	if !t.hide {
+		e.Worker, e.WorkerVersion = presence.Held(s.Worker)
+	}
 	if s.ReplayNo > 0 {
 		r := durable.Replay{No: s.ReplayNo}
 		e.Replay = r.ID()
@@ -218,6 +222,9 @@ func (t *timeline) event(k *durable.Consumer, s *durable.Step) apitype.TimelineE
 		node := s.Node - 1
 		e.Broker = &node
 		detail = append(detail, "broker "+strconv.Itoa(node))
+	}
+	if e.Worker != "" {
+		detail = append(detail, strings.TrimSpace("worker "+e.Worker+" "+e.WorkerVersion))
 	}
 	switch s.Kind {
 	case durable.StepAttempt:
@@ -234,7 +241,11 @@ func (t *timeline) event(k *durable.Consumer, s *durable.Step) apitype.TimelineE
 	case !t.hide: // an error may name the callback, and the answer is the consumer's
 		detail = append(detail, strings.ToValidUTF8(s.Text, "\uFFFD"))
 		if len(s.Answer) > 0 {
-			detail = append(detail, "answer: "+strings.ToValidUTF8(string(wholeRunes(s.Answer)), "\uFFFD"))
+			what := "answer: "
+			if k.Type == durable.Pull {
+				what = "detail: "
+			}
+			detail = append(detail, what+strings.ToValidUTF8(string(wholeRunes(s.Answer)), "\uFFFD"))
 		}
 	}
 	e.Detail = strings.Join(slices.DeleteFunc(detail, func(part string) bool { return part == "" }), "; ")

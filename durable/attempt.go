@@ -20,7 +20,8 @@ INSERT INTO attempts (
     duration_ms,
     answer,
     phase,
-    node
+    node,
+    worker
 )
 VALUES (?, ...)`, "attempt")
 
@@ -40,7 +41,14 @@ SELECT
     COALESCE(SUM(CASE WHEN phase = 3 THEN 1 ELSE 0 END), 0)
 FROM attempts
 WHERE consumer_no = ?
-  AND message_id = ?`
+  AND message_id = ?
+  AND at_ms > (
+      SELECT COALESCE(MAX(r.at_ms), 0)
+      FROM redrives r
+      WHERE r.consumer_no = ?
+        AND r.message_id = ?
+        AND r.how <> 2
+  )`
 )
 
 func (a *Attempt) columns() columns {
@@ -52,6 +60,7 @@ func (a *Attempt) columns() columns {
 		{"duration_ms", &a.DurationMs},
 		{"answer", &a.Answer},
 		{"phase", &a.Phase},
+		{"worker", asBytes{&a.Worker}},
 	}
 }
 
@@ -65,10 +74,10 @@ ORDER BY at_ms DESC, attempt DESC
 LIMIT ?`
 
 // LeaseCounts returns how often a job was given back, and how many of its leases were lost, since
-// its message was stored.
+// its message was stored or it was redriven, as its attempts are counted.
 func (s *Store) LeaseCounts(ctx context.Context, consumerNo uint32, id ident.ID) (givenBack, lost int, err error) {
 	err = repeat(ctx, "count leases", func(ctx context.Context) error {
-		return s.reads.QueryRowContext(ctx, selectLeaseCounts, consumerNo, id[:]).Scan(&givenBack, &lost)
+		return s.reads.QueryRowContext(ctx, selectLeaseCounts, consumerNo, id[:], consumerNo, id[:]).Scan(&givenBack, &lost)
 	})
 	return givenBack, lost, err
 }
@@ -84,7 +93,7 @@ func (s *Store) Attempts(ctx context.Context, consumerNo uint32, id ident.ID, li
 func (s *Store) recordAttempts(ctx context.Context, tx *sql.Tx, outcomes []Outcome) error {
 	return write(ctx, tx, s.dialect.sql(insertAttempts), outcomes, func(o *Outcome) []any {
 		return []any{o.ConsumerNo, o.ID[:], o.AtMs, o.attempt(), o.StatusCode, note(o.Error), o.DurationMs, head(o.Answer),
-			o.Phase, orNull(o.node())}
+			o.Phase, orNull(o.node()), []byte(o.Worker)}
 	})
 }
 
@@ -111,6 +120,14 @@ func recorded(ctx context.Context, tx *sql.Tx, kinds ...[]Outcome) (map[attemptK
 		}
 	}
 	return known, nil
+}
+
+// lost is how many leases the outcome says are lost.
+func (o *Outcome) lost() int {
+	if o.Phase == PhaseLeaseEnded {
+		return 1
+	}
+	return 0
 }
 
 // node is the column of Node.

@@ -19,6 +19,9 @@ func (d *DeadJob) columns() columns {
 		{"reason", asBytes{&d.Error}},
 		{"answer", &d.Answer},
 		{"reason_code", &d.Reason},
+		{"leases_lost", &d.LeasesLost},
+		{"given_back", &d.GivenBack},
+		{"worker", asBytes{&d.Worker}},
 	}
 }
 
@@ -72,7 +75,9 @@ SELECT
     message_id,
     priority,
     attempts,
-    redrives
+    redrives,
+    leases_lost,
+    given_back
 FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -93,10 +98,12 @@ ORDER BY message_id`, updateLock)
 	reopenJobs = replacing(`
 INSERT INTO open_jobs (`+openJobColumns+`,
     redriven_ms,
-    redrives
+    redrives,
+    leases_lost,
+    given_back
 )
-VALUES (?, ...)`, "given_back = 0",
-		"attempts", "next_ms", "changed_ms", "status_code", "error", "redriven_ms", "redrives")
+VALUES (?, ...)`,
+		"attempts", "next_ms", "changed_ms", "status_code", "error", "redriven_ms", "redrives", "leases_lost", "given_back")
 )
 
 // DeadJobs returns up to limit dead letters of a consumer with message IDs from from on, in
@@ -150,7 +157,7 @@ type Reopening uint8
 const (
 	ByRequest Reopening = iota // attempts and automatic redrives count from zero
 	ByBroker                   // attempts count from zero, and this is one more automatic redrive
-	ByWorker                   // a pull worker claims it: the attempts stay
+	ByWorker                   // a pull worker claims it: the attempts and the other counts stay
 )
 
 // String says in words how it was opened.
@@ -181,16 +188,19 @@ func (s *Store) reopen(ctx context.Context, name string, consumerNo uint32, ids 
 func (s *Store) reopenPart(ctx context.Context, tx *sql.Tx, consumerNo uint32, ids []ident.ID, nowMs int64,
 	how Reopening) ([]OpenJob, error) {
 	var dead []OpenJob
-	redrives := map[ident.ID]int{}
+	counted := map[ident.ID]counts{}
 	err := each(ctx, tx, list(s.dialect.sql(takeDeadJobs), len(ids)), inArgs(consumerNo, ids), func(r *sql.Rows) error {
-		j, n := OpenJob{NextMs: nowMs, RedrivenMs: nowMs}, 0
-		err := r.Scan(asID{&j.ID}, &j.Priority, &j.Attempts, &n)
-		if how != ByWorker {
-			j.Attempts = 0
+		j, n := OpenJob{NextMs: nowMs, RedrivenMs: nowMs}, counts{}
+		err := r.Scan(asID{&j.ID}, &j.Priority, &j.Attempts, &n.redrives, &n.leasesLost, &n.givenBack)
+		switch how {
+		case ByWorker:
+			n.redrives = 0
+		case ByBroker:
+			j.Attempts, n = 0, counts{redrives: n.redrives + 1}
+		default:
+			j.Attempts, n = 0, counts{}
 		}
-		if how == ByBroker {
-			redrives[j.ID] = n + 1
-		}
+		counted[j.ID] = n
 		dead = append(dead, j)
 		return err
 	})
@@ -210,8 +220,9 @@ func (s *Store) reopenPart(ctx context.Context, tx *sql.Tx, consumerNo uint32, i
 		}
 		moved = append(moved, j)
 		gone = append(gone, j.ID)
+		n := counted[j.ID]
 		args = append(args, consumerNo, bytesOf(j.ID), j.Priority, j.Attempts, nowMs, nowMs, 0, []byte{}, nowMs,
-			redrives[j.ID])
+			n.redrives, n.leasesLost, n.givenBack)
 	}
 	if len(moved) == 0 {
 		return nil, nil

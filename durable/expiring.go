@@ -140,7 +140,9 @@ SELECT
     0 AS reason_code,
     ttl_ms,
     0 AS disposal,
-    0 AS given_back
+    0 AS given_back,
+    0 AS leases_lost,
+    NULL AS worker
 FROM messages
 WHERE channel_no = ?
   AND id = ?

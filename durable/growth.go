@@ -39,6 +39,13 @@ DELETE FROM dlq_growth
 WHERE consumer_no = ?`
 )
 
+var selectNewestDead = `
+SELECT` + new(DeadJob).columns().names() + `
+FROM dead_jobs
+WHERE consumer_no = ?
+ORDER BY message_id DESC
+LIMIT 1`
+
 var insertGrowth = ignoring(`
 INSERT INTO dlq_growth (
     consumer_no,
@@ -65,6 +72,18 @@ func (s *Store) DeadSince(ctx context.Context, consumerNo uint32, sinceMs int64,
 		return s.reads.QueryRowContext(ctx, countDeadSince, consumerNo, limit, sinceMs).Scan(&n)
 	})
 	return n, err
+}
+
+// NewestDead returns the dead letter of the newest message of a consumer, ErrNotFound if it has none.
+func (s *Store) NewestDead(ctx context.Context, consumerNo uint32) (DeadJob, error) {
+	dead, err := readAll[DeadJob](ctx, s, "read the newest dead letter", selectNewestDead, consumerNo)
+	if err == nil && len(dead) == 0 {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return DeadJob{}, err
+	}
+	return dead[0], nil
 }
 
 // Growing returns the consumers whose dead letters grow.

@@ -68,6 +68,46 @@ func (m *Message) ContentEncoding() string {
 	return string(value)
 }
 
+// TaskHeader is the header with the task of a message, for which claims of pull workers may ask. It
+// stands behind the ordering key and the codings, so a message without a task costs nothing.
+const TaskHeader = "X-Broker-Task"
+
+var taskPrefix = []byte(TaskHeader + ":")
+
+// TaskLine returns headers, which have neither an ordering key nor codings, with the task in front; the
+// headers alone where it is "".
+func TaskLine(task string, headers []byte) []byte {
+	if task == "" {
+		return headers
+	}
+	line := make([]byte, 0, len(taskPrefix)+len(task)+1+len(headers))
+	line = append(append(append(line, taskPrefix...), task...), '\n')
+	return append(line, headers...)
+}
+
+// Task returns the task of the message, "" if it has none.
+func (m *Message) Task() string {
+	headers := m.Metadata()
+	if bytes.HasPrefix(headers, encodingPrefix) {
+		_, headers, _ = bytes.Cut(headers, []byte{'\n'})
+	}
+	rest, ok := bytes.CutPrefix(headers, taskPrefix)
+	if !ok {
+		return ""
+	}
+	task, _, _ := bytes.Cut(rest, []byte{'\n'})
+	return string(task)
+}
+
+// WithoutTask returns headers, which have neither an ordering key nor codings, without the task.
+func WithoutTask(headers []byte) []byte {
+	if !bytes.HasPrefix(headers, taskPrefix) {
+		return headers
+	}
+	_, rest, _ := bytes.Cut(headers, []byte{'\n'})
+	return rest
+}
+
 // sameEvent reports whether a stored message and m have the same CloudEvent. Its mode, its codings,
 // its priority and other metadata may differ. Payloads that cannot be decoded are compared as they are.
 func sameEvent(stored, m *Message) bool {

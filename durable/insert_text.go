@@ -186,8 +186,17 @@ func (w *builder) expiring(part []entry) string {
 
 // deliveries builds the insert of sorted outcomes that are all Delivered.
 func (w *builder) deliveries(part []Outcome) string {
-	b := w.begin(
-		`INSERT INTO deliveries (consumer_no, message_id, attempts, at_ms, status_code, node, duration_ms) VALUES `)
+	// Few workers say who they are: without one the text is as short as it can be.
+	named := false
+	for i := range part {
+		named = named || part[i].Worker != ""
+	}
+	insert := `INSERT INTO deliveries (consumer_no, message_id, attempts, at_ms, status_code, node, duration_ms) VALUES `
+	if named {
+		insert = `INSERT INTO deliveries (consumer_no, message_id, attempts, at_ms, status_code, node, duration_ms, ` +
+			`worker) VALUES `
+	}
+	b := w.begin(insert)
 	for i := range part {
 		o := &part[i]
 		if i > 0 {
@@ -207,6 +216,10 @@ func (w *builder) deliveries(part []Outcome) string {
 		b = appendNullable(b, o.node())
 		b = append(b, ',')
 		b = appendNullable(b, o.duration())
+		if named {
+			b = append(b, ',')
+			b = appendOptional(b, o.Worker)
+		}
 		b = append(b, ')')
 	}
 	// A delivered job keeps its first row.

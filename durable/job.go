@@ -20,7 +20,9 @@ SELECT
     0 AS reason_code,
     0 AS redriven_ms,
     0 AS disposal,
-    0 AS given_back
+    0 AS given_back,
+    0 AS leases_lost,
+    worker
 FROM deliveries
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -36,7 +38,9 @@ SELECT
     reason_code,
     0,
     disposal,
-    0
+    given_back,
+    leases_lost,
+    worker
 FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -52,7 +56,9 @@ SELECT
     0,
     redriven_ms,
     0,
-    given_back
+    given_back,
+    leases_lost,
+    NULL
 FROM open_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)`
@@ -119,7 +125,7 @@ func scanJobState(r *sql.Rows) (id ident.ID, j JobState, err error) {
 	var text []byte
 	var disposal Disposal
 	err = r.Scan(asID{&id}, &j.Status, &j.Attempts, &j.ChangedMs, &j.NextMs, &j.StatusCode, &text, &j.Reason,
-		&j.RedrivenMs, &disposal, &j.GivenBack)
+		&j.RedrivenMs, &disposal, &j.GivenBack, &j.LeasesLost, asBytes{&j.Worker})
 	j.Error, j.Discarded = string(text), disposal == Discarded
 	return id, j, err
 }

@@ -63,7 +63,9 @@ func deleteFound(ctx context.Context, tx *sql.Tx, table jobTable, outcomes []Out
 const selectRedrives = `
 SELECT
     message_id,
-    redrives
+    redrives,
+    leases_lost,
+    given_back
 FROM open_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -75,20 +77,23 @@ type jobKey struct {
 	id         ident.ID
 }
 
-// deleteOpen is deleteFound for the open_jobs rows of jobs that die. It returns how often the
-// broker itself has redriven each of them, where it has.
-func deleteOpen(ctx context.Context, tx *sql.Tx, outcomes []Outcome) (map[jobKey]int, error) {
-	redrives := map[jobKey]int{}
+// counts are what open_jobs counts of a job beside its attempts.
+type counts struct {
+	redrives              int // by the broker itself
+	leasesLost, givenBack int
+}
+
+// deleteOpen is deleteFound for the open_jobs rows of jobs that die. It returns what they counted.
+func deleteOpen(ctx context.Context, tx *sql.Tx, outcomes []Outcome) (map[jobKey]counts, error) {
+	counted := map[jobKey]counts{}
 	for _, part := range byConsumer(outcomes) {
 		k := jobKey{consumerNo: part[0].ConsumerNo}
 		var found []ident.ID
 		err := each(ctx, tx, list(selectRedrives, len(part)), jobArgs(part), func(r *sql.Rows) error {
-			var n int
-			err := r.Scan(asID{&k.id}, &n)
+			var n counts
+			err := r.Scan(asID{&k.id}, &n.redrives, &n.leasesLost, &n.givenBack)
 			found = append(found, k.id)
-			if n > 0 {
-				redrives[k] = n
-			}
+			counted[k] = n
 			return err
 		})
 		if err != nil {
@@ -100,7 +105,7 @@ func deleteOpen(ctx context.Context, tx *sql.Tx, outcomes []Outcome) (map[jobKey
 			}
 		}
 	}
-	return redrives, nil
+	return counted, nil
 }
 
 // write runs an INSERT with a row of placeholders per outcome.

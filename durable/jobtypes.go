@@ -33,7 +33,10 @@ type JobState struct {
 	Error      string
 	Reason     Reason // Dead
 	Discarded  bool   // Dead: not in the DLQ any more
-	GivenBack  int    // Open: give-backs that were no attempts, since the job was stored or redriven
+	// GivenBack and LeasesLost are of a job that is Open or Dead, since it was stored or redriven:
+	// give-backs that were no attempts, and leases that ended without a word, which were some.
+	GivenBack, LeasesLost int
+	Worker                string // Dead, Delivered: as of an Outcome
 }
 
 // An OpenJob is a row of open_jobs.
@@ -55,6 +58,9 @@ type DeadJob struct {
 	Error      string
 	Reason     Reason
 	Answer     []byte
+	LeasesLost int    // as in JobState
+	GivenBack  int    // as in JobState
+	Worker     string // as of an Outcome
 }
 
 // An OutcomeKind is the way in which an attempt ended.
@@ -79,6 +85,7 @@ type Outcome struct {
 	StatusCode int      // HTTP status of the consumer, 0 when there was none
 	Node       int      // 1 + number of the broker that made the attempt or took its report; 0: not known
 	DurationMs int64    // of a push attempt
+	Worker     string   // name;version of the pull worker that had the job; empty: it did not say
 	ProducerNo uint32   // of the message; 0: it has none, or it is not known
 	// Notices are the events of the outcome that the producer wants to hear of, which are stored with
 	// it. An outcome with Notices has its ProducerNo.
@@ -126,10 +133,11 @@ const (
 	ByConsumer               // the pull worker declared it dead
 	ConsumerDeleted          // its consumer was deleted
 	QueuePurged              // an operator emptied the queue
+	WorkerLost               // too many of its leases ended without a word
 )
 
 var reasonNames = [...]string{"", "attempts_exhausted", "expired", "rejected", "blocked_key", "by_consumer",
-	"consumer_deleted", "purged"}
+	"consumer_deleted", "purged", "worker_lost"}
 
 // String is the ReasonCode of the API: "" for NoReason, and for a reason of a newer release.
 func (r Reason) String() string {
@@ -189,6 +197,7 @@ type Attempt struct {
 	DurationMs int64
 	Answer     []byte
 	Phase      Phase
+	Worker     string // as of an Outcome
 }
 
 // A Tombstone says how many failures make a consumer dead.

@@ -14,7 +14,8 @@ type KeptLease struct {
 	Priority   int
 	Attempt    int
 	Token      string
-	UntilMs    int64 // Unix ms of its end, by the clock of the broker's machine
+	UntilMs    int64  // Unix ms of its end, by the clock of the broker's machine
+	Worker     string // name;version of the worker that has it; empty: it did not say
 }
 
 func (l *KeptLease) columns() columns {
@@ -25,6 +26,7 @@ func (l *KeptLease) columns() columns {
 		{"attempt", &l.Attempt},
 		{"token", asBytes{&l.Token}},
 		{"until_ms", &l.UntilMs},
+		{"worker", asBytes{&l.Worker}},
 	}
 }
 

@@ -27,6 +27,14 @@ func appendNullable(b []byte, n sql.NullInt64) []byte {
 	return appendInt(b, n.Int64)
 }
 
+// appendOptional appends a text or NULL.
+func appendOptional(b []byte, s string) []byte {
+	if s == "" {
+		return append(b, "NULL"...)
+	}
+	return appendBytes(b, []byte(s))
+}
+
 // appendHex appends the literal x'...' of fixed-size bytes.
 func appendHex(b, v []byte) []byte {
 	b = append(b, "x'"...)

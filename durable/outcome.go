@@ -19,6 +19,7 @@ ON DUPLICATE KEY UPDATE
     changed_ms = IF(VALUES(attempts) > attempts, VALUES(changed_ms), changed_ms),
     status_code = IF(VALUES(attempts) > attempts, VALUES(status_code), status_code),
     error = IF(VALUES(attempts) > attempts, VALUES(error), error),
+    leases_lost = IF(VALUES(attempts) > attempts, leases_lost + VALUES(leases_lost), leases_lost),
     attempts = GREATEST(attempts, VALUES(attempts))`,
 		sqlite: insertOpenJobs + `
 ON CONFLICT DO UPDATE SET
@@ -26,6 +27,7 @@ ON CONFLICT DO UPDATE SET
     changed_ms = excluded.changed_ms,
     status_code = excluded.status_code,
     error = excluded.error,
+    leases_lost = leases_lost + excluded.leases_lost,
     attempts = excluded.attempts
 WHERE excluded.attempts > attempts`,
 	}
@@ -59,7 +61,10 @@ INSERT INTO dead_jobs (
     answer,
     reason_code,
     redrives,
-    disposal
+    disposal,
+    leases_lost,
+    given_back,
+    worker
 )
 VALUES (?, ...)`, "attempts")
 )
@@ -76,7 +81,8 @@ const (
     error`
 
 	insertOpenJobs = `
-INSERT INTO open_jobs (` + openJobColumns + `
+INSERT INTO open_jobs (` + openJobColumns + `,
+    leases_lost
 )
 VALUES (?, ...)`
 
@@ -95,7 +101,8 @@ INSERT INTO deliveries (
     at_ms,
     status_code,
     node,
-    duration_ms
+    duration_ms,
+    worker
 )
 VALUES (?, ...)
 ON CONFLICT DO NOTHING`
@@ -216,7 +223,8 @@ func (s *Store) recordDeliveries(ctx context.Context, q querier, part []Outcome)
 		return exec(ctx, q, w.deliveries(part))
 	}
 	return write(ctx, q, insertDeliveriesSQLite, part, func(o *Outcome) []any {
-		return []any{o.ConsumerNo, o.ID[:], o.Attempts, o.AtMs, o.StatusCode, orNull(o.node()), orNull(o.duration())}
+		return []any{o.ConsumerNo, o.ID[:], o.Attempts, o.AtMs, o.StatusCode, orNull(o.node()), orNull(o.duration()),
+			asOptional{&o.Worker}}
 	})
 }
 
@@ -245,20 +253,22 @@ func (s *Store) recordFailures(ctx context.Context, tx *sql.Tx, retry, dead, bac
 	if err := s.upsertOpen(ctx, tx, retry, back); err != nil {
 		return err
 	}
-	redrives, err := deleteOpen(ctx, tx, dead)
+	counts, err := deleteOpen(ctx, tx, dead)
 	if err != nil {
 		return err
 	}
 	return write(ctx, tx, s.dialect.sql(insertDeadJobs), dead, func(o *Outcome) []any {
+		n := counts[jobKey{o.ConsumerNo, o.ID}]
 		return []any{o.ConsumerNo, o.ID[:], o.Priority, o.Attempts, o.AtMs, o.StatusCode, note(o.Error), head(o.Answer),
-			o.Reason, redrives[jobKey{o.ConsumerNo, o.ID}], o.disposal()}
+			o.Reason, n.redrives, o.disposal(), n.leasesLost + o.lost(), n.givenBack, []byte(o.Worker)}
 	})
 }
 
 // upsertOpen stores the rows of jobs that are to be tried again.
 func (s *Store) upsertOpen(ctx context.Context, tx *sql.Tx, retry, back []Outcome) error {
 	err := write(ctx, tx, s.dialect.sql(upsertOpenJobs), retry, func(o *Outcome) []any {
-		return []any{o.ConsumerNo, o.ID[:], o.Priority, o.Attempts, o.NextMs, o.AtMs, o.StatusCode, note(o.Error)}
+		return []any{o.ConsumerNo, o.ID[:], o.Priority, o.Attempts, o.NextMs, o.AtMs, o.StatusCode, note(o.Error),
+			o.lost()}
 	})
 	if err != nil {
 		return err

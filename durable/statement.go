@@ -40,18 +40,16 @@ func ignoring(insert string) statement {
 	}
 }
 
-// replacing is an INSERT that takes the place of a row which is there already: it sets some columns, and
-// one more by an assignment.
-func replacing(insert, assignment string, names ...string) statement {
-	var my, lite strings.Builder
+// replacing is an INSERT that takes the place of a row which is there already: it sets some columns.
+func replacing(insert string, names ...string) statement {
+	var my, lite []string
 	for _, name := range names {
-		my.WriteString("\n    " + name + " = VALUES(" + name + "),")
-		lite.WriteString("\n    " + name + " = excluded." + name + ",")
+		my = append(my, "\n    "+name+" = VALUES("+name+")")
+		lite = append(lite, "\n    "+name+" = excluded."+name)
 	}
-	end := "\n    " + assignment
 	return statement{
-		mysql:  insert + "\nON DUPLICATE KEY UPDATE" + my.String() + end,
-		sqlite: insert + "\nON CONFLICT DO UPDATE SET" + lite.String() + end,
+		mysql:  insert + "\nON DUPLICATE KEY UPDATE" + strings.Join(my, ","),
+		sqlite: insert + "\nON CONFLICT DO UPDATE SET" + strings.Join(lite, ","),
 	}
 }
 

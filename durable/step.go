@@ -49,6 +49,7 @@ type Step struct {
 	How        Reopening // of StepRedriven
 	Text       string    // the failure
 	Answer     []byte    // first KiB of the consumer's answer
+	Worker     string    // as of an Outcome
 }
 
 // A StepPage is a page of the steps of a message: those of some consumers, in the order of the
@@ -125,7 +126,7 @@ func scanStep(r *sql.Rows) (Step, error) {
 	var took, node sql.NullInt64
 	var text []byte
 	err := r.Scan(&s.ConsumerNo, &s.Kind, &s.ReplayNo, &s.AtMs, &s.Attempt, &s.StatusCode, &took, &node, &s.Phase,
-		&s.Reason, &s.How, &text, &s.Answer)
+		&s.Reason, &s.How, &text, &s.Answer, asBytes{&s.Worker})
 	if took.Valid {
 		s.DurationMs = &took.Int64
 	}
@@ -141,6 +142,7 @@ type LeaseEnd struct {
 	ID       ident.ID // of the message
 	Priority int
 	Attempt  int
+	Worker   string // as of an Outcome
 }
 
 // RecordLeaseEnds adds lease ends of a consumer to the attempts of their jobs and charges them,
@@ -164,7 +166,7 @@ func (s *Store) RecordLeaseEnds(ctx context.Context, consumerNo uint32, ends []L
 		}
 		rows = append(rows, Outcome{Kind: OutcomeRetry, ConsumerNo: consumerNo, ID: e.ID, Priority: e.Priority,
 			Attempts: e.Attempt, AtMs: atMs,
-			NextMs: atMs, Phase: PhaseLeaseEnded, Error: "the lease ended without an outcome"})
+			NextMs: atMs, Phase: PhaseLeaseEnded, Error: "the lease ended without an outcome", Worker: e.Worker})
 	}
 	if len(rows) == 0 {
 		return nil

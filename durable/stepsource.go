@@ -20,7 +20,8 @@ const (
     0,
     0,
     t.error,
-    t.answer`
+    t.answer,
+    t.worker`
 
 	deliveryColumns = `
     t.at_ms,
@@ -32,9 +33,10 @@ const (
     0,
     0,
     NULL,
-    NULL`
+    NULL,
+    t.worker`
 
-	deathColumns = `
+	redriveColumns = `
     t.died_ms,
     t.attempts,
     t.status_code,
@@ -44,7 +46,10 @@ const (
     t.reason_code,
     0,
     t.reason,
-    NULL`
+    NULL,
+    `
+
+	deathColumns, pastDeathColumns = redriveColumns + "t.worker", redriveColumns + "NULL"
 
 	always = `1 = 1`
 
@@ -57,7 +62,7 @@ var stepSources = []stepSource{
 	newStepSource("attempts", "at_ms", attemptKind, attemptColumns, "t.attempt > 0"),
 	newStepSource("deliveries", "at_ms", "3", deliveryColumns, always),
 	newStepSource("dead_jobs", "died_ms", "4", deathColumns, always),
-	newStepSource("redrives", "died_ms", "4", deathColumns, always),
+	newStepSource("redrives", "died_ms", "4", pastDeathColumns, always),
 	newStepSource("redrives", "at_ms", "5", `
     t.at_ms,
     0,
@@ -67,6 +72,7 @@ var stepSources = []stepSource{
     0,
     0,
     t.how,
+    NULL,
     NULL,
     NULL`, always),
 	newReplaySource("attempts", "at_ms", attemptKind, attemptColumns, "t.attempt > 0"),
@@ -126,5 +132,6 @@ func newExchangeSource(at, kind, only string) stepSource {
     0,
     0,
     CASE WHEN t.state = 4 THEN t.reason END,
+    NULL,
     NULL`, only)
 }

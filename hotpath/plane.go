@@ -21,6 +21,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
 	"github.com/penstock-broker/penstock/internal/feature/journal"
+	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/quota"
@@ -93,10 +94,11 @@ type Options struct {
 	Quota           *quota.Quota // what producers may store; nil: any amount
 	// Touched reports consumers that now have leases or delayed jobs. Refill reports consumers
 	// whose window has room while the store holds more jobs. Neither may block.
-	Touched func(consumer uint32)
-	Refill  func(consumer uint32)
-	Metrics *metrics.Metrics
-	Log     *slog.Logger
+	Touched  func(consumer uint32)
+	Refill   func(consumer uint32)
+	Presence *presence.Keeper // hears of the contacts of workers; may be nil
+	Metrics  *metrics.Metrics
+	Log      *slog.Logger
 }
 
 // A Plane is the data plane of one broker: the routes of producers and pull consumers, and the
@@ -144,7 +146,7 @@ func New(o Options) *Plane {
 		Queue:  o.Queue, Catalogue: o.Catalogue, Store: o.Store, Verifier: verifier, Order: p.order, Outcomes: p.outcomes,
 		Visible: o.Visible, Policies: o.Push.Policies,
 		NowMs: o.Node.NowMs, Touched: o.Touched, Refill: o.Refill, Metrics: o.Metrics, Answers: o.Answers, Waiters: o.Waiters,
-		Tell: p.tell, Stopping: p.stopping, Log: o.Log,
+		Tell: p.tell, Stopping: p.stopping, Presence: o.Presence, Log: o.Log,
 	})
 	p.fanout = fanout.New(fanout.Options{
 		Queue: o.Queue, Catalogue: o.Catalogue, Push: taker{p.dispatcher}, Cache: verifier.Cache, Node: o.Node,

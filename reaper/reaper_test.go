@@ -297,7 +297,7 @@ func TestEndedLeasesGoBackAndTheLastOneBuries(t *testing.T) {
 	require.Len(t, dead, 1)
 	require.Equal(t, ids[0], dead[0].ID)
 	require.Equal(t, 2, dead[0].Attempts)
-	require.Contains(t, dead[0].Error, "lease ended")
+	require.Contains(t, dead[0].Error, "leases ended")
 }
 
 func TestALastLeaseThatEndsAfterItsSuccessWasStoredBuriesNothing(t *testing.T) {

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/model/ident"
+	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/tool/failpoint"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -110,7 +112,7 @@ func (r *Reaper) reclaim(ctx context.Context, consumer uint32) error {
 		r.drop(consumer)
 		return nil
 	}
-	most := r.maxAttempts(consumer)
+	most := r.policy(consumer).LostFrom()
 	for {
 		x, err := r.Queue.Reclaim(ctx, consumer, reclaimBatch, most)
 		if err != nil {
@@ -153,7 +155,7 @@ func (r *Reaper) reclaim(ctx context.Context, consumer uint32) error {
 func (r *Reaper) noteEnds(ctx context.Context, consumer uint32, x redisq.Expired) {
 	ends := make([]durable.LeaseEnd, len(x.Returned))
 	for i, j := range x.Returned {
-		ends[i] = durable.LeaseEnd{ID: j.ID, Priority: j.Priority, Attempt: j.Attempts}
+		ends[i] = durable.LeaseEnd{ID: j.ID, Priority: j.Priority, Attempt: j.Attempts, Worker: j.Worker}
 	}
 	// Redis has ended these leases: the end of ctx must not forget that at a stop.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteWithin)
@@ -164,17 +166,19 @@ func (r *Reaper) noteEnds(ctx context.Context, consumer uint32, x redisq.Expired
 	}
 }
 
-// maxAttempts is the number of attempts of a job of the consumer. A consumer that the
-// catalogue's copy does not contain yet has the default of the installation.
-func (r *Reaper) maxAttempts(consumer uint32) int {
+// policy is the policy of the consumer. One that the catalogue's copy does not contain yet has the
+// defaults of the installation.
+func (r *Reaper) policy(consumer uint32) *policy.Policy {
 	record := ""
 	if k := r.Catalogue.ConsumerByNo(consumer); k != nil {
 		record = k.Policy
 	}
-	return r.Policies.Of(record).MaxAttempts()
+	return r.Policies.Of(record)
 }
 
-// bury stores jobs whose last lease ended as dead letters, then acknowledges them.
+// bury ends the leases of jobs whose last one it may have been. Those that are dead are stored, then
+// acknowledged. The others are charged in the store, then ready again: a crash in between leaves the
+// lease of this broker, which ends like the one before it, and is not counted twice.
 func (r *Reaper) bury(ctx context.Context, consumer uint32, leases []redisq.Lease) error {
 	now := r.Cluster.NowMs()
 	ids := make([]ident.ID, len(leases))
@@ -186,23 +190,87 @@ func (r *Reaper) bury(ctx context.Context, consumer uint32, leases []redisq.Leas
 		return err
 	}
 	var dead []durable.Outcome
+	var over, again []redisq.Lease
 	for _, l := range leases {
-		if states[l.ID].Status == durable.Delivered {
-			continue // only its acknowledgement was lost
+		s := states[l.ID]
+		reason, text := r.endOf(consumer, &l, s)
+		switch {
+		case s.Status == durable.Delivered: // only its acknowledgement was lost
+		case reason == durable.NoReason:
+			again = append(again, l)
+			continue
+		default:
+			dead = append(dead, durable.Outcome{Kind: durable.OutcomeDead, ConsumerNo: consumer, ID: l.ID,
+				Priority: l.Priority, Attempts: l.Attempt, AtMs: now, Tracked: true, Reason: reason,
+				Phase: durable.PhaseLeaseEnded, Error: text, Worker: l.Worker})
 		}
-		dead = append(dead, durable.Outcome{Kind: durable.OutcomeDead, ConsumerNo: consumer, ID: l.ID, Priority: l.Priority,
-			Attempts: l.Attempt, AtMs: now, Tracked: true, Reason: durable.AttemptsExhausted, Phase: durable.PhaseLeaseEnded,
-			Error: fmt.Sprintf("attempt %d of %d: the lease ended without an outcome", l.Attempt, r.maxAttempts(consumer))})
+		over = append(over, l)
 	}
 	if len(dead) > 0 {
 		if err := r.Store.Record(ctx, dead); err != nil {
 			return err
 		}
 		r.exhausted.Add(float64(len(dead)))
-		r.died(durable.AttemptsExhausted, len(dead))
-		r.Log.Info("leases ended on the last attempt; jobs are dead", "consumer", consumer, "jobs", len(dead))
+		for _, o := range dead {
+			r.died(o.Reason, 1)
+		}
+		r.Log.Info("leases ended on the last attempt; jobs are dead", "consumer", consumer, "jobs", len(dead),
+			"reason", dead[0].Reason.String(), "last", dead[0].Error)
 	}
-	_, err = r.Queue.AckLeases(ctx, consumer, leases)
+	if len(again) > 0 {
+		if err := r.returnLost(ctx, consumer, again, now); err != nil {
+			return err
+		}
+	}
+	if len(over) == 0 {
+		return nil
+	}
+	_, err = r.Queue.AckLeases(ctx, consumer, over)
+	return err
+}
+
+// endOf says why a job whose lease ended without a word is dead, and NoReason where it is not. s is its
+// stored state.
+func (r *Reaper) endOf(consumer uint32, l *redisq.Lease, s durable.JobState) (durable.Reason, string) {
+	p, lost := r.policy(consumer), s.LeasesLost
+	if s.Attempts < l.Attempt { // this one is not stored yet
+		lost++
+	}
+	k := r.Catalogue.ConsumerByNo(consumer)
+	switch {
+	case lost > p.MaxLost() && (p.LossBudget > 0 || k != nil && k.Type == durable.Pull):
+		return durable.WorkerLost, fmt.Sprintf("%d leases ended without a word, of which the policy bears %d: %s", lost,
+			p.MaxLost(), lastWorker(l))
+	case p.LossBudget == 0:
+		return durable.AttemptsExhausted, fmt.Sprintf("attempt %d of %d: the lease ended without an outcome", l.Attempt,
+			p.MaxAttempts())
+	}
+	return durable.NoReason, ""
+}
+
+// lastWorker says in words who had a lease.
+func lastWorker(l *redisq.Lease) string {
+	switch name, version := presence.Held(l.Worker); {
+	case name == "":
+		return "the last worker did not say who it was"
+	case version == "":
+		return "the last worker was " + name
+	default:
+		return "the last worker was " + name + ", version " + version
+	}
+}
+
+// returnLost makes jobs ready again whose lost leases were not the last ones.
+func (r *Reaper) returnLost(ctx context.Context, consumer uint32, leases []redisq.Lease, atMs int64) error {
+	ends := make([]durable.LeaseEnd, len(leases))
+	for i, l := range leases {
+		ends[i] = durable.LeaseEnd{ID: l.ID, Priority: l.Priority, Attempt: l.Attempt, Worker: l.Worker}
+	}
+	if err := r.Store.RecordLeaseEnds(ctx, consumer, ends, atMs); err != nil {
+		return err
+	}
+	_, err := r.Queue.Nack(ctx, consumer, leases, make([]time.Duration, len(leases)))
+	r.reclaimed.Add(float64(len(leases)))
 	return err
 }
 

@@ -21,12 +21,11 @@ func (q *Queue) Claim(ctx context.Context, consumer uint32, n int, lease time.Du
 	if lease <= 0 {
 		return Claim{}, fmt.Errorf("redisq: claim: a lease of %s", lease)
 	}
-	c := &call{
-		consumer: consumer,
-		script:   claimScript,
-		args: limits.with([]any{min(max(n, 0), MaxBatch), millis(lease), q.window, max(limits.Slots, 0),
-			max(limits.Retrying, 0)}),
+	args := []any{min(max(n, 0), MaxBatch), millis(lease), q.window, max(limits.Slots, 0), max(limits.Retrying, 0)}
+	if limits.Worker != "" {
+		args = append(args, "worker|"+limits.Worker)
 	}
+	c := &call{consumer: consumer, script: claimScript, args: limits.with(args)}
 	q.runAll(ctx, []*call{c})
 	if c.err != nil {
 		return Claim{}, c.err
@@ -46,7 +45,7 @@ func (q *Queue) Claim(ctx context.Context, consumer uint32, n int, lease time.Du
 	for ; r.left() > 0; fence++ {
 		id, code := r.id(), int(r.int())
 		out.Leases = append(out.Leases, Lease{ID: id, Priority: code % 1024, Flags: Flags(code / 1024 % 4),
-			Attempt: code / 4096, Token: token(c.known, fence), Granted: granted})
+			Attempt: code / 4096, Token: token(c.known, fence), Granted: granted, Worker: limits.Worker})
 	}
 	return out, r.err
 }
@@ -59,6 +58,7 @@ type Wish struct {
 	Lease  time.Duration
 	Insert bool
 	Limits Limits // of the consumer; those of the first wish of a call count
+	Worker string // who gets the lease, as Lease has it
 }
 
 // A Grant is the answer to a Wish. Before is the state of the job before the call. The
@@ -86,9 +86,12 @@ func (q *Queue) ClaimEach(ctx context.Context, consumer uint32, wishes []Wish) (
 			return nil, fmt.Errorf("redisq: claim job %s: a lease of %s, priority %d, %d attempts",
 				w.Job.ID, w.Lease, w.Job.Priority, w.Job.Attempts)
 		}
-		flag := 0
+		flag := any(0)
 		if w.Insert {
 			flag = 1
+		}
+		if w.Worker != "" {
+			flag = fmt.Sprint(flag, "|", w.Worker)
 		}
 		args = append(args, string(w.Job.ID[:]), w.Job.Priority, w.Job.Attempts, millis(w.Lease), flag)
 	}
@@ -107,6 +110,7 @@ func (q *Queue) ClaimEach(ctx context.Context, consumer uint32, wishes []Wish) (
 			Token: token(c.known, fence), Granted: r.text()}
 		switch result {
 		case 1:
+			l.Worker = wishes[i].Worker
 			grants[i].Lease = l
 		case 2:
 			grants[i].Limited, grants[i].Wait = true, time.Duration(fence)*time.Millisecond

@@ -84,7 +84,8 @@ func (q *Queue) Leases(ctx context.Context, consumer uint32, most int) ([]Lease,
 	var ends []time.Time
 	for i, s := range standings {
 		if s.State == Leased { // it may have ended since
-			leases = append(leases, Lease{ID: ids[i], Priority: s.Priority, Attempt: s.Attempts, Flags: s.Flags, Token: s.Token})
+			leases = append(leases, Lease{ID: ids[i], Priority: s.Priority, Attempt: s.Attempts, Flags: s.Flags, Token: s.Token,
+				Worker: s.Worker})
 			ends = append(ends, s.At)
 		}
 	}

@@ -21,12 +21,17 @@ var keyNames = [...]string{
 // keysOf returns the keys of one consumer. They share the hash tag {c<number>}, so all of
 // them are on one node of a Cluster.
 func keysOf(prefix string, consumer uint32) []string {
-	tag := prefix + "{c" + strconv.FormatUint(uint64(consumer), 10) + "}:"
+	tag := tagOf(prefix, consumer)
 	keys := make([]string, len(keyNames))
 	for i, name := range keyNames {
 		keys[i] = tag + name
 	}
 	return keys
+}
+
+// tagOf is the begin of every key of a consumer.
+func tagOf(prefix string, consumer uint32) string {
+	return prefix + "{c" + strconv.FormatUint(uint64(consumer), 10) + "}:"
 }
 
 // keysOfReplay returns the keys of a replay, in the same order. They have the hash tag of its

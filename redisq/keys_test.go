@@ -66,11 +66,14 @@ func TestEveryScriptBeginsWithItsContract(t *testing.T) {
 func TestMalformedMetaIsAnError(t *testing.T) {
 	m, err := parseMeta("1023|7|3|e.9|1763658000123")
 	require.NoError(t, err)
-	require.Equal(t, meta{priority: 1023, attempts: 7, flags: 3, token: "e.9"}, m)
+	require.Equal(t, meta{priority: 1023, attempts: 7, flags: 3, token: "e.9", ready: "1763658000123"}, m)
+	m, err = parseMeta("1|7|3|e.9|17|billing-3;1.8.2")
+	require.NoError(t, err)
+	require.Equal(t, meta{priority: 1, attempts: 7, flags: 3, token: "e.9", ready: "17", worker: "billing-3;1.8.2"}, m)
 	m, err = parseMeta("")
 	require.NoError(t, err)
 	require.Zero(t, m)
-	for _, bad := range []string{"1", "1|2|3|4", "1|2|3|4|5|6", "a|2|3||", "1|b|3||", "1|2|c||"} {
+	for _, bad := range []string{"1", "1|2|3|4", "1|2|3|4|5|6|7", "a|2|3||", "1|b|3||", "1|2|c||"} {
 		_, err := parseMeta(bad)
 		require.Error(t, err, bad)
 	}

@@ -3,6 +3,7 @@ package redisq
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/penstock-broker/penstock/internal/model/ident"
@@ -153,7 +154,11 @@ func (q *Queue) RestoreLeases(ctx context.Context, consumer uint32, leases []Lea
 	}
 	return q.fenced(ctx, consumer, restoreLeasesScript, leases, []any{millis(lease)}, func(args []any, i int) []any {
 		l := leases[i]
-		return append(args, string(l.ID[:]), l.Token, l.Priority, l.Attempt)
+		attempt := any(l.Attempt)
+		if l.Worker != "" {
+			attempt = strconv.Itoa(l.Attempt) + "|" + l.Worker
+		}
+		return append(args, string(l.ID[:]), l.Token, l.Priority, attempt)
 	})
 }
 

@@ -30,6 +30,8 @@ type Limits struct {
 	// Slots are the places of the caller for leases, of which retries have Retrying. The share
 	// counts for these too. Only Claim uses them. 0: the caller has no bound.
 	Slots, Retrying int
+	// Worker is who gets the leases, as Lease has it. Only Claim uses it.
+	Worker string
 }
 
 // DefaultRetryShare is the share of retries in percent.

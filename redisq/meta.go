@@ -11,11 +11,12 @@ import (
 //	priority|attempts|flags|token|ready
 //
 // in decimal. token is empty unless the job is leased. ready is empty unless it is leased or parked: the
-// job's time in the ready set before, for Release and Unpark.
+// job's time in the ready set before, for Release and Unpark. A lease of a worker that said its name has
+// |name;version more.
 type meta struct {
-	priority, attempts int
-	flags              Flags
-	token, ready       string
+	priority, attempts   int
+	flags                Flags
+	token, ready, worker string
 }
 
 // parseMeta reads a packed meta value. A plain job has the value "".
@@ -24,7 +25,7 @@ func parseMeta(s string) (meta, error) {
 		return meta{}, nil
 	}
 	p := strings.Split(s, "|")
-	if len(p) != 5 {
+	if len(p) != 5 && len(p) != 6 {
 		return meta{}, fmt.Errorf("meta %q has %d parts", s, len(p))
 	}
 	var n [3]int
@@ -35,5 +36,9 @@ func parseMeta(s string) (meta, error) {
 		}
 		n[i] = v
 	}
-	return meta{priority: n[0], attempts: n[1], flags: Flags(n[2]), token: p[3], ready: p[4]}, nil
+	m := meta{priority: n[0], attempts: n[1], flags: Flags(n[2]), token: p[3], ready: p[4]}
+	if len(p) == 6 {
+		m.worker = p[5]
+	}
+	return m, nil
 }

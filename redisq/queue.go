@@ -132,7 +132,11 @@ func (q *Queue) adopt(consumer uint32, known, current string) {
 // some of them again; they harm nothing, because the number of a consumer is never given away
 // again.
 func (q *Queue) Forget(ctx context.Context, consumer uint32) error {
-	if err := q.client.Unlink(ctx, q.Keys(consumer)...).Err(); err != nil {
+	keys := q.Keys(consumer)
+	if !q.replays(consumer) { // a replay has the workers of its consumer
+		keys = append(keys, presenceKey(q.prefix, consumer))
+	}
+	if err := q.client.Unlink(ctx, keys...).Err(); err != nil {
 		return failedTo("forget", err)
 	}
 	q.mu.Lock()

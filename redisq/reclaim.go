@@ -29,10 +29,13 @@ func (q *Queue) Reclaim(ctx context.Context, consumer uint32, limit, maxAttempts
 	out := Expired{NextDue: r.millis(), Empty: r.int() == 1}
 	returned, fence := r.int(), r.int()
 	for ; returned > 0 && r.err == nil; returned-- {
-		out.Returned = append(out.Returned, Job{ID: r.id(), Priority: int(r.int()), Attempts: int(r.int())})
+		out.Returned = append(out.Returned, Job{ID: r.id(), Priority: int(r.int()), Attempts: int(r.int()),
+			Worker: r.text()})
 	}
 	for ; r.left() > 0; fence++ {
-		out.Exhausted = append(out.Exhausted, r.lease(c.known, fence))
+		l := r.lease(c.known, fence)
+		l.Worker = r.text()
+		out.Exhausted = append(out.Exhausted, l)
 	}
 	return out, r.err
 }

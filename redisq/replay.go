@@ -32,6 +32,14 @@ func (q *Queue) Part(replay uint32) {
 	}
 }
 
+// replays reports whether a number is that of a replay.
+func (q *Queue) replays(consumer uint32) bool {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	_, ok := q.kin.consumer[consumer]
+	return ok
+}
+
 // keys returns the keys of a call for a consumer, which begin with its own five. See lua/grant.lua
 // for the others.
 func (q *Queue) keys(consumer uint32) []string {

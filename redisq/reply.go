@@ -104,7 +104,7 @@ func (r *reader) standing() Standing {
 	case Ready:
 		s.Priority = priorityOf(score)
 	case Leased:
-		s.Token, s.At = m.token, time.UnixMilli(score).UTC()
+		s.Token, s.Worker, s.At = m.token, m.worker, time.UnixMilli(score).UTC()
 	case Delayed:
 		s.At = time.UnixMilli(score).UTC()
 	}

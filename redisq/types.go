@@ -27,6 +27,7 @@ type Job struct {
 	Priority int
 	Delay    time.Duration // until it is due; 0 and below: at once
 	Attempts int           // attempts charged so far
+	Worker   string        // of Expired: as of Lease
 }
 
 // A Source tells Enqueue where jobs come from, and thereby which sets it must search.
@@ -83,6 +84,7 @@ type Lease struct {
 	Flags    Flags
 	Token    string // proof of the lease; never reused
 	Granted  string // where rates count the lease, for Release, Park and Regrant; empty without rates
+	Worker   string // name;version of the worker that has it, without a bar; empty: it did not say
 }
 
 // A Claim is the answer to Queue.Claim.
@@ -124,6 +126,7 @@ type Standing struct {
 	Attempts int
 	Flags    Flags
 	Token    string    // Leased: the current token
+	Worker   string    // Leased: as of Lease
 	At       time.Time // Delayed: due; Leased: deadline (Redis clock)
 }
 

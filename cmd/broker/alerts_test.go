@@ -374,6 +374,7 @@ func TestGrowingDeadLettersAreAlerted(t *testing.T) {
 		got, _ := alertsAt(t, ops, s.channel)
 		require.Equal(t, []string{"dlq.growing", "dlq.growing"}, events(got))
 		require.Equal(t, "k", got[0].ConsumerID)
-		require.Contains(t, got[0].Reason, "jobs became dead letters within 4s")
+		require.Contains(t, got[0].Reason, "jobs became dead letters within 4s; that of the newest message: "+
+			"attempts_exhausted: attempt 1 of 1 failed: status 500")
 	})
 }

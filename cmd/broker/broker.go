@@ -21,6 +21,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/alerts"
 	"github.com/penstock-broker/penstock/internal/feature/bulk"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
+	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/feature/schedule"
 	"github.com/penstock-broker/penstock/internal/feature/statusevents"
 	"github.com/penstock-broker/penstock/internal/feature/why"
@@ -79,6 +80,7 @@ type broker struct {
 	board     *exchange.Board
 	responses *exchange.Worker
 	room      *exchange.Room // of responses in memory
+	presence  *presence.Keeper
 	api       *api.API
 	answers   *share.Bound // of large answers
 	waiters   *share.Bound // of long polls

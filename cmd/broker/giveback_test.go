@@ -37,6 +37,9 @@ func (p *process) jobOf(consumer, id string) (j apitype.JobDetail) {
 	return j
 }
 
+// countsOf are the three counts of a job: attempts, times given back, leases lost.
+func countsOf(j apitype.JobDetail) []int { return []int{j.Attempts, *j.GivenBack, *j.LeasesLost} }
+
 // Giving back is no attempt, however often; a lost lease is one, and so is a failure that the worker
 // reports. GET and the timeline tell the three apart.
 func TestGivingBackIsNoAttemptUnlessItSaysSo(t *testing.T) {
@@ -60,7 +63,7 @@ func TestGivingBackIsNoAttemptUnlessItSaysSo(t *testing.T) {
 		require.Equal(t, 3, j.Attempt)
 		require.Equal(t, 202, p.giveBack("k", j))
 		got := p.jobOf("k", j.ID)
-		require.Equal(t, []int{2, 6, 1}, []int{got.Attempts, got.GivenBack, got.LeasesLost})
+		require.Equal(t, []int{2, 6, 1}, countsOf(got))
 		require.Equal(t, "given_back", got.AttemptHistory[0].Phase)
 		j = p.claimOne(t, "k", "60")
 		require.Equal(t, 202, p.giveBack("k", j, "Failed", true, "Delay", 3600), "the last attempt")
@@ -68,7 +71,7 @@ func TestGivingBackIsNoAttemptUnlessItSaysSo(t *testing.T) {
 		got = p.jobOf("k", j.ID)
 		require.Equal(t, "attempt 3 of 3: the worker reported a failure", got.Reason)
 		require.Equal(t, "attempts_exhausted", got.ReasonCode)
-		require.Equal(t, []int{3, 6, 1}, []int{got.Attempts, got.GivenBack, got.LeasesLost})
+		require.Equal(t, []int{3, 6, 1}, countsOf(got))
 		var events apitype.Timeline
 		r := p.do("GET", "/channel/c/consumer/k/job/"+j.ID+"/timeline?size=100", "")
 		require.NoError(t, json.Unmarshal([]byte(r.body), &events), r.body)
@@ -95,7 +98,7 @@ func TestGivingBackForEverEndsAsADeadLetter(t *testing.T) {
 	got := p.jobOf("k", j.ID)
 	require.Equal(t, "DEAD", got.Status)
 	require.Equal(t, "attempt 1 of 1: given back by the worker, more than 100 times so far", got.Reason)
-	require.Equal(t, 101, got.GivenBack)
+	require.Equal(t, 101, *got.GivenBack)
 }
 
 // What a worker was told of a job survives the end of the embedded broker, killed or not, and a Redis
@@ -135,7 +138,7 @@ func toldOfPullJobs(t *testing.T, p *process) (later, attempt string) {
 	for n := range 2 {
 		j = p.claimOne(t, "attempt", "1")
 		require.Equal(t, n+1, j.Attempt)
-		eventually(t, "the end of the lease", func() bool { return p.jobOf("attempt", j.ID).LeasesLost == n+1 })
+		eventually(t, "the end of the lease", func() bool { return *p.jobOf("attempt", j.ID).LeasesLost == n+1 })
 	}
 	return later, j.ID
 }
@@ -151,7 +154,7 @@ func requireTold(t *testing.T, p *process, later, attempt string) {
 	require.Equal(t, "QUEUED", got.Status)
 	require.NotNil(t, got.NextAttemptAt)
 	require.InDelta(t, time.Hour.Seconds(), time.Until(got.NextAttemptAt.Time).Seconds(), 300)
-	require.Equal(t, []int{0, 1}, []int{got.Attempts, got.GivenBack})
+	require.Equal(t, []int{0, 1, 0}, countsOf(got))
 }
 
 // A clean stop of the embedded broker ends no lease: its worker reports after the next start, no other
@@ -173,7 +176,9 @@ func TestLeasesOfPullJobsSurviveACleanRestart(t *testing.T) {
 	}
 	again := p.claimOne(t, "ended", "60")
 	require.Equal(t, 2, again.Attempt)
-	eventually(t, "the end of the lease in the history", func() bool { return p.jobOf("ended", again.ID).LeasesLost == 1 })
+	eventually(t, "the end of the lease in the history", func() bool {
+		return *p.jobOf("ended", again.ID).LeasesLost == 1
+	})
 	none, _ := p.claim("held", "wait=3s")
 	require.Empty(t, none)
 	require.Equal(t, "INFLIGHT", p.jobOf("held", held.ID).Status)

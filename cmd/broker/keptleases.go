@@ -39,7 +39,7 @@ func (b *broker) keepLeases(ctx context.Context) {
 		}
 		for i, l := range leases {
 			kept = append(kept, durable.KeptLease{ConsumerNo: no, ID: l.ID, Priority: l.Priority, Attempt: l.Attempt,
-				Token: l.Token, UntilMs: ends[i].UnixMilli()})
+				Token: l.Token, UntilMs: ends[i].UnixMilli(), Worker: l.Worker})
 		}
 	}
 	if len(kept) == 0 {
@@ -73,7 +73,8 @@ func (b *broker) restoreLeases(ctx context.Context) {
 	groups := map[group][]redisq.Lease{}
 	for _, l := range kept {
 		g := group{l.ConsumerNo, l.UntilMs}
-		groups[g] = append(groups[g], redisq.Lease{ID: l.ID, Priority: l.Priority, Attempt: l.Attempt, Token: l.Token})
+		groups[g] = append(groups[g], redisq.Lease{ID: l.ID, Priority: l.Priority, Attempt: l.Attempt, Token: l.Token,
+			Worker: l.Worker})
 	}
 	restored := 0
 	for g, leases := range groups {

@@ -26,7 +26,7 @@ func (b *broker) newNotebook() *why.Notebook {
 func (b *broker) newExplainer(policies *policy.Book) *why.Explainer {
 	return why.New(why.Options{
 		Store: b.store, Queue: b.queue, Catalogue: b.catalogue, Policies: policies, Notebook: b.notebook,
-		Holds: b.plane.Holds, Rates: b.balancer, Load: b.plane.Load, Writable: b.node.Writable,
+		Holds: b.plane.Holds, Rates: b.balancer, Contacts: b.presence, Load: b.plane.Load, Writable: b.node.Writable,
 		Brokers: func() int { return len(b.node.Peers()) },
 		NowMs:   b.node.NowMs, NoWorkerAfter: b.cfg.NoWorkerAfter, RationalDelay: b.cfg.RationalDelay,
 	})

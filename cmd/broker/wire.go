@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/push"
 	"github.com/penstock-broker/penstock/internal/feature/bulk"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
+	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/feature/schedule"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
@@ -59,6 +60,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		Help: "Clients that wait for responses at this broker."}, func() float64 { return float64(b.board.Waiting()) }))
 	reader := &exchange.Reader{Store: b.store, Policies: policies}
 	b.room = exchange.NewRoom()
+	b.presence = b.newPresence()
 	b.plane = hotpath.New(b.planeOptions(states, agenda, policies, bodies, counts, reader))
 	b.responses = b.newResponses(policies, registry)
 	desk := &jobs.Desk{Store: b.recorder(), Queue: b.queue, NowMs: b.node.NowMs, Wake: b.plane.Wake, Dirty: agenda.Dirty, Touched: agenda.Touch, Died: counts.Died}
@@ -79,7 +81,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 	b.followOthers(watch)
 	b.registerGauges(registry, bodies)
 	b.api = api.New(api.Options{
-		Store: b.store, Catalogue: b.catalogue, Desk: desk, Auditor: &jobs.Auditor{Store: b.store, Queue: b.queue}, States: states, Rates: b.balancer, Holds: b.plane.Holds, Why: b.newExplainer(policies), Journalled: b.plane.Journalled, Data: b.plane, Trials: b.plane, Bulks: b.bulks, Lister: &jobs.Lister{Store: b.store, Queue: b.queue, NowMs: b.node.NowMs}, Overview: &jobs.Overview{Store: b.store, Queue: b.queue}, Policies: policies,
+		Store: b.store, Catalogue: b.catalogue, Desk: desk, Auditor: &jobs.Auditor{Store: b.store, Queue: b.queue}, States: states, Rates: b.balancer, Holds: b.plane.Holds, Presence: b.presence, Why: b.newExplainer(policies), Journalled: b.plane.Journalled, Data: b.plane, Trials: b.plane, Bulks: b.bulks, Lister: &jobs.Lister{Store: b.store, Queue: b.queue, NowMs: b.node.NowMs}, Overview: &jobs.Overview{Store: b.store, Queue: b.queue}, Policies: policies,
 		AdminToken: b.cfg.AdminToken, OpenManagement: b.cfg.openManagement(), AllowedHosts: b.cfg.allowedHosts(), UserAgent: b.cfg.UserAgent, CheckCallback: callbacks.CheckURL,
 		Announce:  b.announce,
 		Responses: reader, Board: b.board, Stopping: b.plane.Stopping(), Answered: b.answered, EnsureReplies: b.responses.Ensure, FollowReplies: b.responses.Follow,
@@ -147,6 +149,13 @@ func (b *broker) registerGauges(registry *prometheus.Registry, bodies *share.Bou
 	)
 }
 
+// newPresence returns what this broker knows of workers.
+func (b *broker) newPresence() *presence.Keeper {
+	k := presence.New(b.queue, b.node.NowMs, b.log)
+	b.catalogue.Watch(k.Learn)
+	return k
+}
+
 // newMover returns the sender of scheduled messages, which publishes on the data plane.
 func (b *broker) newMover(registry *prometheus.Registry) *schedule.Mover {
 	return schedule.New(schedule.Options{
@@ -198,7 +207,7 @@ func (b *broker) planeOptions(states *consumerstate.Keeper, agenda *reaper.Agend
 		},
 		Visible: cfg.visible(), Kept: cfg.RationalDelay + durable.MinRetention,
 		MaxBody: cfg.maxBody(), CacheBytes: cacheBytes, Bodies: bodies, Answers: b.answers, Waiters: b.waiters, WaitingRequests: waitingRequests,
-		Touched: agenda.Touch, Refill: agenda.Refill,
+		Touched: agenda.Touch, Refill: agenda.Refill, Presence: b.presence,
 		Journal:     journals,
 		Quota:       b.quota,
 		MinSchedule: cfg.MinScheduleDelay, Scheduled: func(dueMs int64) { b.mover.Accepted(dueMs) },

@@ -272,9 +272,10 @@ INSERT INTO attempts (
     duration_ms,
     answer,
     phase,
-    node
+    node,
+    worker
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON DUPLICATE KEY UPDATE attempt = attempt;
 
 INSERT INTO awaiting_replies (
@@ -413,12 +414,17 @@ INSERT INTO dead_jobs (
     answer,
     reason_code,
     redrives,
-    disposal
+    disposal,
+    leases_lost,
+    given_back,
+    worker
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON DUPLICATE KEY UPDATE attempts = attempts;
 
 INSERT INTO deliveries (consumer_no, message_id, attempts, at_ms, status_code, node, duration_ms) VALUES (?,?,?,?,?,?,?) ON DUPLICATE KEY UPDATE attempts = attempts;
+
+INSERT INTO deliveries (consumer_no, message_id, attempts, at_ms, status_code, node, duration_ms, worker) VALUES (?,?,?,?,?,?,?,?) ON DUPLICATE KEY UPDATE attempts = attempts;
 
 INSERT INTO expiring (
     expires_ms,
@@ -463,9 +469,10 @@ INSERT INTO kept_leases (
     priority,
     attempt,
     token,
-    until_ms
+    until_ms,
+    worker
 )
-VALUES (?, ?, ?, ?, ?, ?);
+VALUES (?, ?, ?, ?, ?, ?, ?);
 
 INSERT INTO marks (
     consumer_no,
@@ -514,24 +521,6 @@ INSERT INTO open_jobs (
     next_ms,
     changed_ms,
     status_code,
-    error
-)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-ON DUPLICATE KEY UPDATE
-    next_ms = IF(VALUES(attempts) > attempts, VALUES(next_ms), next_ms),
-    changed_ms = IF(VALUES(attempts) > attempts, VALUES(changed_ms), changed_ms),
-    status_code = IF(VALUES(attempts) > attempts, VALUES(status_code), status_code),
-    error = IF(VALUES(attempts) > attempts, VALUES(error), error),
-    attempts = GREATEST(attempts, VALUES(attempts));
-
-INSERT INTO open_jobs (
-    consumer_no,
-    message_id,
-    priority,
-    attempts,
-    next_ms,
-    changed_ms,
-    status_code,
     error,
     given_back
 )
@@ -551,10 +540,32 @@ INSERT INTO open_jobs (
     changed_ms,
     status_code,
     error,
-    redriven_ms,
-    redrives
+    leases_lost
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON DUPLICATE KEY UPDATE
+    next_ms = IF(VALUES(attempts) > attempts, VALUES(next_ms), next_ms),
+    changed_ms = IF(VALUES(attempts) > attempts, VALUES(changed_ms), changed_ms),
+    status_code = IF(VALUES(attempts) > attempts, VALUES(status_code), status_code),
+    error = IF(VALUES(attempts) > attempts, VALUES(error), error),
+    leases_lost = IF(VALUES(attempts) > attempts, leases_lost + VALUES(leases_lost), leases_lost),
+    attempts = GREATEST(attempts, VALUES(attempts));
+
+INSERT INTO open_jobs (
+    consumer_no,
+    message_id,
+    priority,
+    attempts,
+    next_ms,
+    changed_ms,
+    status_code,
+    error,
+    redriven_ms,
+    redrives,
+    leases_lost,
+    given_back
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON DUPLICATE KEY UPDATE
     attempts = VALUES(attempts),
     next_ms = VALUES(next_ms),
@@ -563,7 +574,8 @@ ON DUPLICATE KEY UPDATE
     error = VALUES(error),
     redriven_ms = VALUES(redriven_ms),
     redrives = VALUES(redrives),
-    given_back = 0;
+    leases_lost = VALUES(leases_lost),
+    given_back = VALUES(given_back);
 
 INSERT INTO ordered (channel_no, message_id, digest, prev_id) VALUES (?,?,?,(SELECT k.prev_id FROM ordering_keys k WHERE k.channel_no = ? AND k.digest = ?));
 
@@ -720,7 +732,14 @@ SELECT
     COALESCE(SUM(CASE WHEN phase = 3 THEN 1 ELSE 0 END), 0)
 FROM attempts
 WHERE consumer_no = ?
-  AND message_id = ?;
+  AND message_id = ?
+  AND at_ms > (
+      SELECT COALESCE(MAX(r.at_ms), 0)
+      FROM redrives r
+      WHERE r.consumer_no = ?
+        AND r.message_id = ?
+        AND r.how <> 2
+  );
 
 SELECT
     COALESCE(SUM(accepted), 0),
@@ -951,7 +970,8 @@ SELECT
     error,
     duration_ms,
     answer,
-    phase
+    phase,
+    worker
 FROM attempts
 WHERE consumer_no = ?
   AND message_id = ?
@@ -1192,7 +1212,8 @@ SELECT
     priority,
     attempt,
     token,
-    until_ms
+    until_ms,
+    worker
 FROM kept_leases
 ORDER BY
     consumer_no,
@@ -1280,7 +1301,10 @@ SELECT
     d.status_code,
     d.reason,
     d.answer,
-    d.reason_code
+    d.reason_code,
+    d.leases_lost,
+    d.given_back,
+    d.worker
 FROM dead_jobs d
 WHERE d.consumer_no = ?
   AND d.message_id <= ?
@@ -1302,7 +1326,10 @@ SELECT
     d.status_code,
     d.reason,
     d.answer,
-    d.reason_code
+    d.reason_code,
+    d.leases_lost,
+    d.given_back,
+    d.worker
 FROM dead_jobs d
 WHERE d.consumer_no = ?
   AND d.message_id >= ?
@@ -1361,7 +1388,9 @@ SELECT
     0 AS reason_code,
     ttl_ms,
     0 AS disposal,
-    0 AS given_back
+    0 AS given_back,
+    0 AS leases_lost,
+    NULL AS worker
 FROM messages
 WHERE channel_no = ?
   AND id = ?
@@ -1377,7 +1406,9 @@ SELECT
     0 AS reason_code,
     0 AS redriven_ms,
     0 AS disposal,
-    0 AS given_back
+    0 AS given_back,
+    0 AS leases_lost,
+    worker
 FROM deliveries
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -1393,7 +1424,9 @@ SELECT
     reason_code,
     0,
     disposal,
-    0
+    given_back,
+    leases_lost,
+    worker
 FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -1409,7 +1442,9 @@ SELECT
     0,
     redriven_ms,
     0,
-    given_back
+    given_back,
+    leases_lost,
+    NULL
 FROM open_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...);
@@ -2276,7 +2311,9 @@ SELECT
     0 AS reason_code,
     0 AS redriven_ms,
     0 AS disposal,
-    0 AS given_back
+    0 AS given_back,
+    0 AS leases_lost,
+    worker
 FROM deliveries
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -2292,7 +2329,9 @@ SELECT
     reason_code,
     0,
     disposal,
-    0
+    given_back,
+    leases_lost,
+    worker
 FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -2308,7 +2347,9 @@ SELECT
     0,
     redriven_ms,
     0,
-    given_back
+    given_back,
+    leases_lost,
+    NULL
 FROM open_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...);
@@ -2325,7 +2366,26 @@ SELECT
     message_id,
     priority,
     attempts,
-    redrives
+    died_ms,
+    status_code,
+    reason,
+    answer,
+    reason_code,
+    leases_lost,
+    given_back,
+    worker
+FROM dead_jobs
+WHERE consumer_no = ?
+ORDER BY message_id DESC
+LIMIT 1;
+
+SELECT
+    message_id,
+    priority,
+    attempts,
+    redrives,
+    leases_lost,
+    given_back
 FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -2334,7 +2394,9 @@ FOR UPDATE;
 
 SELECT
     message_id,
-    redrives
+    redrives,
+    leases_lost,
+    given_back
 FROM open_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -2767,7 +2829,8 @@ SELECT
     0,
     0,
     NULL,
-    NULL
+    NULL,
+    t.worker
 FROM replays r
 JOIN deliveries t ON t.consumer_no = r.no
 WHERE r.channel_no = ?
@@ -2793,7 +2856,8 @@ SELECT
     t.reason_code,
     0,
     t.reason,
-    NULL
+    NULL,
+    t.worker
 FROM replays r
 JOIN dead_jobs t ON t.consumer_no = r.no
 WHERE r.channel_no = ?
@@ -2819,7 +2883,8 @@ SELECT
     0,
     0,
     t.error,
-    t.answer
+    t.answer,
+    t.worker
 FROM replays r
 JOIN attempts t ON t.consumer_no = r.no
 WHERE r.channel_no = ?
@@ -2869,7 +2934,8 @@ SELECT
     0,
     0,
     NULL,
-    NULL
+    NULL,
+    t.worker
 FROM deliveries t
 WHERE t.consumer_no IN (?...)
   AND t.message_id = ?
@@ -2891,8 +2957,9 @@ SELECT
     t.reason_code,
     0,
     t.reason,
+    NULL,
     NULL
-FROM dead_jobs t
+FROM redrives t
 WHERE t.consumer_no IN (?...)
   AND t.message_id = ?
   AND (t.consumer_no <> ? OR t.died_ms >= ?)
@@ -2913,8 +2980,9 @@ SELECT
     t.reason_code,
     0,
     t.reason,
-    NULL
-FROM redrives t
+    NULL,
+    t.worker
+FROM dead_jobs t
 WHERE t.consumer_no IN (?...)
   AND t.message_id = ?
   AND (t.consumer_no <> ? OR t.died_ms >= ?)
@@ -2934,6 +3002,7 @@ SELECT
     0,
     0,
     t.how,
+    NULL,
     NULL,
     NULL
 FROM redrives t
@@ -2957,6 +3026,7 @@ SELECT
     0,
     0,
     CASE WHEN t.state = 4 THEN t.reason END,
+    NULL,
     NULL
 FROM exchanges t
 WHERE t.consumer_no IN (?...)
@@ -2979,6 +3049,7 @@ SELECT
     0,
     0,
     CASE WHEN t.state = 4 THEN t.reason END,
+    NULL,
     NULL
 FROM exchanges t
 WHERE t.consumer_no IN (?...)
@@ -3001,6 +3072,7 @@ SELECT
     0,
     0,
     CASE WHEN t.state = 4 THEN t.reason END,
+    NULL,
     NULL
 FROM exchanges t
 WHERE t.consumer_no IN (?...)
@@ -3023,7 +3095,8 @@ SELECT
     0,
     0,
     t.error,
-    t.answer
+    t.answer,
+    t.worker
 FROM attempts t
 WHERE t.consumer_no IN (?...)
   AND t.message_id = ?

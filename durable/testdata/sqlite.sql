@@ -194,9 +194,10 @@ INSERT INTO attempts (
     duration_ms,
     answer,
     phase,
-    node
+    node,
+    worker
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING;
 
 INSERT INTO awaiting_replies (
@@ -335,9 +336,12 @@ INSERT INTO dead_jobs (
     answer,
     reason_code,
     redrives,
-    disposal
+    disposal,
+    leases_lost,
+    given_back,
+    worker
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING;
 
 INSERT INTO deliveries (
@@ -347,9 +351,10 @@ INSERT INTO deliveries (
     at_ms,
     status_code,
     node,
-    duration_ms
+    duration_ms,
+    worker
 )
-VALUES (?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING;
 
 INSERT INTO dlq_growth (
@@ -428,9 +433,10 @@ INSERT INTO kept_leases (
     priority,
     attempt,
     token,
-    until_ms
+    until_ms,
+    worker
 )
-VALUES (?, ?, ?, ?, ?, ?);
+VALUES (?, ?, ?, ?, ?, ?, ?);
 
 INSERT INTO marks (
     consumer_no,
@@ -484,25 +490,6 @@ INSERT INTO open_jobs (
     next_ms,
     changed_ms,
     status_code,
-    error
-)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET
-    next_ms = excluded.next_ms,
-    changed_ms = excluded.changed_ms,
-    status_code = excluded.status_code,
-    error = excluded.error,
-    attempts = excluded.attempts
-WHERE excluded.attempts > attempts;
-
-INSERT INTO open_jobs (
-    consumer_no,
-    message_id,
-    priority,
-    attempts,
-    next_ms,
-    changed_ms,
-    status_code,
     error,
     given_back
 )
@@ -523,10 +510,33 @@ INSERT INTO open_jobs (
     changed_ms,
     status_code,
     error,
-    redriven_ms,
-    redrives
+    leases_lost
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET
+    next_ms = excluded.next_ms,
+    changed_ms = excluded.changed_ms,
+    status_code = excluded.status_code,
+    error = excluded.error,
+    leases_lost = leases_lost + excluded.leases_lost,
+    attempts = excluded.attempts
+WHERE excluded.attempts > attempts;
+
+INSERT INTO open_jobs (
+    consumer_no,
+    message_id,
+    priority,
+    attempts,
+    next_ms,
+    changed_ms,
+    status_code,
+    error,
+    redriven_ms,
+    redrives,
+    leases_lost,
+    given_back
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET
     attempts = excluded.attempts,
     next_ms = excluded.next_ms,
@@ -535,7 +545,8 @@ ON CONFLICT DO UPDATE SET
     error = excluded.error,
     redriven_ms = excluded.redriven_ms,
     redrives = excluded.redrives,
-    given_back = 0;
+    leases_lost = excluded.leases_lost,
+    given_back = excluded.given_back;
 
 INSERT INTO ordered (
     channel_no,
@@ -756,7 +767,14 @@ SELECT
     COALESCE(SUM(CASE WHEN phase = 3 THEN 1 ELSE 0 END), 0)
 FROM attempts
 WHERE consumer_no = ?
-  AND message_id = ?;
+  AND message_id = ?
+  AND at_ms > (
+      SELECT COALESCE(MAX(r.at_ms), 0)
+      FROM redrives r
+      WHERE r.consumer_no = ?
+        AND r.message_id = ?
+        AND r.how <> 2
+  );
 
 SELECT
     COALESCE(SUM(accepted), 0),
@@ -978,7 +996,8 @@ SELECT
     error,
     duration_ms,
     answer,
-    phase
+    phase,
+    worker
 FROM attempts
 WHERE consumer_no = ?
   AND message_id = ?
@@ -1225,7 +1244,8 @@ SELECT
     priority,
     attempt,
     token,
-    until_ms
+    until_ms,
+    worker
 FROM kept_leases
 ORDER BY
     consumer_no,
@@ -1313,7 +1333,10 @@ SELECT
     d.status_code,
     d.reason,
     d.answer,
-    d.reason_code
+    d.reason_code,
+    d.leases_lost,
+    d.given_back,
+    d.worker
 FROM dead_jobs d
 WHERE d.consumer_no = ?
   AND d.message_id <= ?
@@ -1335,7 +1358,10 @@ SELECT
     d.status_code,
     d.reason,
     d.answer,
-    d.reason_code
+    d.reason_code,
+    d.leases_lost,
+    d.given_back,
+    d.worker
 FROM dead_jobs d
 WHERE d.consumer_no = ?
   AND d.message_id >= ?
@@ -1394,7 +1420,9 @@ SELECT
     0 AS reason_code,
     ttl_ms,
     0 AS disposal,
-    0 AS given_back
+    0 AS given_back,
+    0 AS leases_lost,
+    NULL AS worker
 FROM messages
 WHERE channel_no = ?
   AND id = ?
@@ -1410,7 +1438,9 @@ SELECT
     0 AS reason_code,
     0 AS redriven_ms,
     0 AS disposal,
-    0 AS given_back
+    0 AS given_back,
+    0 AS leases_lost,
+    worker
 FROM deliveries
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -1426,7 +1456,9 @@ SELECT
     reason_code,
     0,
     disposal,
-    0
+    given_back,
+    leases_lost,
+    worker
 FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -1442,7 +1474,9 @@ SELECT
     0,
     redriven_ms,
     0,
-    given_back
+    given_back,
+    leases_lost,
+    NULL
 FROM open_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...);
@@ -2221,7 +2255,9 @@ SELECT
     0 AS reason_code,
     0 AS redriven_ms,
     0 AS disposal,
-    0 AS given_back
+    0 AS given_back,
+    0 AS leases_lost,
+    worker
 FROM deliveries
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -2237,7 +2273,9 @@ SELECT
     reason_code,
     0,
     disposal,
-    0
+    given_back,
+    leases_lost,
+    worker
 FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -2253,7 +2291,9 @@ SELECT
     0,
     redriven_ms,
     0,
-    given_back
+    given_back,
+    leases_lost,
+    NULL
 FROM open_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...);
@@ -2270,7 +2310,26 @@ SELECT
     message_id,
     priority,
     attempts,
-    redrives
+    died_ms,
+    status_code,
+    reason,
+    answer,
+    reason_code,
+    leases_lost,
+    given_back,
+    worker
+FROM dead_jobs
+WHERE consumer_no = ?
+ORDER BY message_id DESC
+LIMIT 1;
+
+SELECT
+    message_id,
+    priority,
+    attempts,
+    redrives,
+    leases_lost,
+    given_back
 FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -2278,7 +2337,9 @@ ORDER BY message_id;
 
 SELECT
     message_id,
-    redrives
+    redrives,
+    leases_lost,
+    given_back
 FROM open_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -2731,7 +2792,8 @@ SELECT
     0,
     0,
     NULL,
-    NULL
+    NULL,
+    t.worker
 FROM replays r
 JOIN deliveries t ON t.consumer_no = r.no
 WHERE r.channel_no = ?
@@ -2757,7 +2819,8 @@ SELECT
     t.reason_code,
     0,
     t.reason,
-    NULL
+    NULL,
+    t.worker
 FROM replays r
 JOIN dead_jobs t ON t.consumer_no = r.no
 WHERE r.channel_no = ?
@@ -2783,7 +2846,8 @@ SELECT
     0,
     0,
     t.error,
-    t.answer
+    t.answer,
+    t.worker
 FROM replays r
 JOIN attempts t ON t.consumer_no = r.no
 WHERE r.channel_no = ?
@@ -2833,7 +2897,8 @@ SELECT
     0,
     0,
     NULL,
-    NULL
+    NULL,
+    t.worker
 FROM deliveries t
 WHERE t.consumer_no IN (?...)
   AND t.message_id = ?
@@ -2855,8 +2920,9 @@ SELECT
     t.reason_code,
     0,
     t.reason,
+    NULL,
     NULL
-FROM dead_jobs t
+FROM redrives t
 WHERE t.consumer_no IN (?...)
   AND t.message_id = ?
   AND (t.consumer_no <> ? OR t.died_ms >= ?)
@@ -2877,8 +2943,9 @@ SELECT
     t.reason_code,
     0,
     t.reason,
-    NULL
-FROM redrives t
+    NULL,
+    t.worker
+FROM dead_jobs t
 WHERE t.consumer_no IN (?...)
   AND t.message_id = ?
   AND (t.consumer_no <> ? OR t.died_ms >= ?)
@@ -2898,6 +2965,7 @@ SELECT
     0,
     0,
     t.how,
+    NULL,
     NULL,
     NULL
 FROM redrives t
@@ -2921,6 +2989,7 @@ SELECT
     0,
     0,
     CASE WHEN t.state = 4 THEN t.reason END,
+    NULL,
     NULL
 FROM exchanges t
 WHERE t.consumer_no IN (?...)
@@ -2943,6 +3012,7 @@ SELECT
     0,
     0,
     CASE WHEN t.state = 4 THEN t.reason END,
+    NULL,
     NULL
 FROM exchanges t
 WHERE t.consumer_no IN (?...)
@@ -2965,6 +3035,7 @@ SELECT
     0,
     0,
     CASE WHEN t.state = 4 THEN t.reason END,
+    NULL,
     NULL
 FROM exchanges t
 WHERE t.consumer_no IN (?...)
@@ -2987,7 +3058,8 @@ SELECT
     0,
     0,
     t.error,
-    t.answer
+    t.answer,
+    t.worker
 FROM attempts t
 WHERE t.consumer_no IN (?...)
   AND t.message_id = ?

@@ -43,7 +43,8 @@ func Headers(stored []byte) iter.Seq2[string, string] {
 func Set(h *fasthttp.RequestHeader, stored []byte, tokenHeader string) {
 	var names []string
 	for name, value := range Headers(stored) {
-		if name == durable.OrderingHeader || name == coding.Header { // the broker has stored them in front
+		switch name {
+		case durable.OrderingHeader, coding.Header, durable.TaskHeader: // the broker has stored them in front
 			h.Set(name, value)
 			continue
 		}

@@ -5,7 +5,7 @@
 //   - A draft: property.go (the table of all properties: header, member, column, how each is read),
 //     draft.go (Draft, Defaults, Drafter), sent.go (Submit and Wait).
 //   - A property each: payload.go, contenttype.go, coding.go, headers.go, identity.go, priority.go,
-//     ttl.go, orderingkey.go, consumers.go, times.go.
+//     ttl.go, orderingkey.go, task.go, consumers.go, times.go.
 //   - The route of one message: publish.go; with CloudEvents event.go, signed signature.go. The one that
 //     waits for the response: request.go. Who may send, and when not: sender.go, paused.go.
 //   - The route of many: batchpublish.go, batchread.go, batchanswers.go; the text of lines and events

@@ -24,6 +24,7 @@ type Draft struct {
 	contentType    string
 	encoding       string // of the payload, as cleanCoding returns it
 	orderingKey    string
+	task           string
 	headers        map[string]string // of a line, beside those of Defaults
 	consumers      []string          // nil: not given
 	payload        []byte            // its own memory
@@ -47,7 +48,7 @@ type Draft struct {
 }
 
 // Defaults are the properties that all lines of a batch or rows of a bulk may have in common. They are
-// stored with a bulk, where Headers have the ordering key in front, as those of a message.
+// stored with a bulk, where Headers have the ordering key and the task in front, as those of a message.
 type Defaults struct {
 	Priority  int    `json:",omitempty"`
 	TTLMs     int64  `json:",omitempty"`
@@ -107,7 +108,7 @@ func (p *Publisher) Rows(channelNo, producerNo uint32, stored Defaults, createdM
 	m := durable.Message{Headers: stored.Headers}
 	w.to, w.nowMs = durable.Positions(stored.Addressed), func() int64 { return createdMs }
 	w.blank.Defaults, w.blank.orderingKey = stored, string(m.OrderingKey())
-	w.blank.Headers = m.Metadata()
+	w.blank.task, w.blank.Headers = m.Task(), durable.WithoutTask(m.Metadata())
 	return &w, nil
 }
 
@@ -117,6 +118,7 @@ func (p *Publisher) Defaults(h *fasthttp.RequestHeader, ch *catalogue.Channel) (
 	err := w.setDefaults(h)
 	out := w.blank.Defaults
 	out.Addressed = []byte(w.to)
+	out.Headers = durable.TaskLine(w.blank.task, out.Headers)
 	if key := w.blank.orderingKey; key != "" {
 		out.Headers = durable.OrderingLine(key, out.Headers)
 	}
@@ -163,7 +165,7 @@ func (w *Drafter) complete(d *Draft) (err error) {
 			return err
 		}
 	}
-	m.Headers = durable.EncodingLine(d.encoding, m.Headers)
+	m.Headers = durable.EncodingLine(d.encoding, durable.TaskLine(d.task, m.Headers))
 	if d.orderingKey != "" {
 		m.Headers = durable.OrderingLine(d.orderingKey, m.Headers)
 	}

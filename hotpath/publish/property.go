@@ -62,6 +62,7 @@ var properties = [...]property{
 	{member: "ContentEncoding", header: coding.Header, kind: body, parse: (*Draft).setEncoding,
 		read: (*Draft).readEncoding},
 	{member: "OrderingKey", header: durable.OrderingHeader, kind: content, parse: (*Draft).setOrderingKey},
+	{member: "Task", header: durable.TaskHeader, kind: content, parse: (*Draft).setTask},
 	{member: "ScheduledFor", header: scheduledHeader, kind: when, parse: (*Draft).setScheduledFor,
 		read: once(scheduledHeader, (*Draft).setScheduledFor)},
 	{member: "Delay", header: delayHeader, kind: when, parse: (*Draft).setDelay, json: (*Draft).readDelay,

@@ -21,7 +21,7 @@ func TestEachPropertyIsTheSameAsHeaderAsMemberAndAsColumn(t *testing.T) {
 	samples := map[string]string{"MessageID": "m-1", "Priority": "7", "TTL": "90s", "ContentType": "text/x",
 		"ContentEncoding": "GZIP,identity",
 		"OrderingKey":     "key 1", "ScheduledFor": "2099-12-01T09:00:00Z", "Delay": "1d", "Recurrence": "R/PT1H",
-		"Consumers": "a, b"}
+		"Consumers": "a, b", "Task": "invoice 1"}
 	asJSON := map[string]string{"Priority": `7`, "Consumers": `["a","b"]`}
 	for i := range properties {
 		p := &properties[i]

@@ -84,9 +84,11 @@ func TestClaimAnswersAreOfTheirType(t *testing.T) {
 		for j := range msgs[:i*len(msgs)/2] {
 			m, attempt := &msgs[j], []int{0, 1, math.MaxInt32}[j%3]
 			jobs = append(jobs, claimedJob{lease: redisq.Lease{ID: m.ID,
-				Token: apitest.HostileTexts[j%len(apitest.HostileTexts)], Attempt: attempt}, msg: m, producer: "p"})
+				Token: apitest.HostileTexts[j%len(apitest.HostileTexts)], Attempt: attempt}, msg: m, producer: "p",
+				counts: jobCounts{j % 3, j % 2}})
 			want.Result = append(want.Result, apitype.ClaimedJob{
 				ID: m.ID.Job(2).String(), Lease: apitest.HostileTexts[j%len(apitest.HostileTexts)], Attempt: attempt,
+				LeasesLost: j % 3, GivenBack: j % 2,
 				Deadline: deadline.UTC(), Priority: m.Priority, Message: wantMessage(m, "p"),
 			})
 		}
@@ -121,9 +123,9 @@ func TestQueuedJobsAreOfTheirType(t *testing.T) {
 		for j := range msgs[:i*len(msgs)/len(apitest.HostileTexts)] {
 			m := &msgs[j]
 			page.jobs = append(page.jobs, queuedJob{w: redisq.Waiting{ID: m.ID, Priority: m.Priority}, attempts: j, msg: m,
-				producer: "p"})
+				producer: "p", counts: jobCounts{j % 3, j % 2}})
 			want.Result = append(want.Result, apitype.QueuedJob{ID: m.ID.Job(2).String(), Priority: m.Priority, Attempts: j,
-				Message: wantMessage(m, "p")})
+				LeasesLost: j % 3, GivenBack: j % 2, Message: wantMessage(m, "p")})
 		}
 		var got apitype.QueuedJobs
 		members.Decode(t, listedText(&page), &got)

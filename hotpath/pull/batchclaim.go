@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/hotpath/verify"
+	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/problem"
@@ -45,10 +46,14 @@ func (p *Puller) ClaimJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 	defer body.Drop(rc, held)
 	var q claimRequest
 	if err == nil {
-		q, err = parseClaim(rc.QueryArgs(), rc.Request.Body())
-	}
-	if err == nil {
-		err = p.claimJobs(rc, &st, q)
+		from := p.contact(rc, st.Consumer.No, presence.Claim)
+		if q, err = parseClaim(rc.QueryArgs(), rc.Request.Body()); err == nil {
+			q.worker, q.tasks = from.Holder(), acceptedTasks(&rc.Request.Header)
+			if q.wait > 0 {
+				defer from.Wait()()
+			}
+			err = p.claimJobs(rc, &st, q)
+		}
 	}
 	if err != nil {
 		problem.Write(rc, problem.FromChange(err))
@@ -66,7 +71,7 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, st *catalogue.Standing, q cl
 			return err
 		}
 		k := st.Consumer
-		if left := time.Until(end); t == nil && left > 0 && p.waiters.long(k.No) {
+		if left := time.Until(end); t == nil && left > 0 && q.tasks == nil && p.waiters.long(k.No) {
 			if t = p.waiters.join(k.No, st); t != nil {
 				if !p.await(rc, t, st, left) {
 					return nil
@@ -106,7 +111,7 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, st *catalogue.Standing, q cl
 			over = true
 			rc.Response.Header.Set("Retry-After", strconv.Itoa(crowded))
 		}
-		t.looked(got.claim.NextDue)
+		t.looked(got.claim.NextDue, q.tasks != nil && len(got.jobs) == 0)
 		if over {
 			t.leave()
 			t = nil
@@ -227,6 +232,7 @@ type claimedJob struct {
 	msg      *durable.Message
 	producer string // as in queuedJob
 	size     int    // as JSON, bytes
+	counts   jobCounts
 }
 
 func (p *Puller) claimOnce(k *durable.Consumer, q claimRequest) (redisq.Claim, []claimedJob, error) {
@@ -239,7 +245,7 @@ func (p *Puller) claimOnce(k *durable.Consumer, q claimRequest) (redisq.Claim, [
 	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
 	defer cancel()
 	n := p.fits.Of(k.No, q.limit)
-	c, err := p.queue.Claim(ctx, k.No, n, q.timeout, p.limits(k))
+	c, err := p.lease(ctx, k, q, n)
 	// Read after the claim: the claim can be the call that detects another Redis.
 	generation := p.queue.Generation()
 	if err != nil {
@@ -299,7 +305,7 @@ func (p *Puller) check(ctx context.Context, k *durable.Consumer, leases []redisq
 			continue
 		}
 		lease.Attempt = c.Attempt(lease)
-		jobs = append(jobs, claimedJob{lease, c.Message, p.producerOf(c.Message), size})
+		jobs = append(jobs, claimedJob{lease, c.Message, p.producerOf(c.Message), size, countsOf(&c.State)})
 	}
 	if aside {
 		p.order.SetAside(ctx, k, cs[:len(sizes)], leases)
@@ -363,6 +369,7 @@ func appendClaimed(t *answer.Text, k *durable.Consumer, jobs []claimedJob, deadl
 		b = jsontext.Append(b, leaseText(k, j.lease.Token))
 		b = append(b, `,"Attempt":`...)
 		b = strconv.AppendInt(b, int64(j.lease.Attempt), 10)
+		b = j.counts.appendJSON(b)
 		b = append(b, `,"Deadline":"`...)
 		b = append(b, until...)
 		b = append(b, `","Priority":`...)

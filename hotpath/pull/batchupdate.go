@@ -1,14 +1,18 @@
 package pull
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/outcome"
+	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/problem"
@@ -29,6 +33,7 @@ type update struct {
 	IncrementalTimeout int64
 	Delay              int64
 	Failed             bool
+	Reason, Detail     string
 }
 
 // UpdateJobs is POST /channel/{channel}/consumer/{consumer}/jobs: many transitions in one request.
@@ -47,8 +52,23 @@ func (p *Puller) UpdateJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 		problem.Write(rc, problem.FromChange(err))
 		return
 	}
+	for _, kind := range contactsOf(updates) {
+		p.contact(rc, st.Consumer.No, kind)
+	}
 	u := p.update(ctx, st.Channel, st.Consumer, updates)
 	writeSmall(rc, u.appendResults)
+}
+
+// contactsOf returns the kinds of contact that a batch update is.
+func contactsOf(updates []update) (kinds []presence.Kind) {
+	renews := func(e update) bool { return e.NextState == "INFLIGHT" }
+	if slices.ContainsFunc(updates, renews) {
+		kinds = append(kinds, presence.Renewal)
+	}
+	if len(kinds) == 0 || slices.ContainsFunc(updates, func(e update) bool { return !renews(e) }) {
+		kinds = append(kinds, presence.Move)
+	}
+	return kinds
 }
 
 // update makes the transitions of a batch.
@@ -79,7 +99,8 @@ func parseUpdates(body []byte) (updates []update, err error) {
 // entry.
 var (
 	updatesMembers = []string{"Updates"}
-	updateMembers  = []string{"ID", "Lease", "NextState", "IncrementalTimeout", "Delay", "Failed"}
+	updateMembers  = []string{"ID", "Lease", "NextState", "IncrementalTimeout", "Delay", "Failed", "Reason",
+		"Detail"}
 )
 
 // anyUpdates reads the body of a batch update in any valid JSON form. It refuses unknown members: if a
@@ -126,8 +147,36 @@ func (u *update) read(r *jsonread.Reader, member string) (err error) {
 		u.Delay, err = r.Int()
 	case "Failed":
 		u.Failed, err = r.Bool()
+	case "Reason":
+		text, err = r.Text()
+		u.Reason = cutTo(string(text), maxReason)
+	case "Detail":
+		text, err = r.Text()
+		u.Detail = cutTo(string(text), maxDetail)
 	}
 	return err
+}
+
+// Bounds of what a worker says of a job, bytes. More is cut off.
+const (
+	maxReason = 255
+	maxDetail = 1 << 10
+)
+
+// cutTo returns s as at most n bytes of UTF-8.
+func cutTo(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// tell puts what the worker says into the outcome; otherwise is the failure where it gives no reason.
+func (u *update) tell(out *durable.Outcome, otherwise string) {
+	out.Error, out.Answer = cmp.Or(u.Reason, otherwise), []byte(u.Detail)
 }
 
 // An updating is one batch update under way. errs[i] is the answer to entry i; nil means 202.
@@ -146,6 +195,7 @@ var (
 	errDelay     = problem.Newf(400, "invalid_delay", "Delay goes only with QUEUED, as whole seconds from 0 to %d.",
 		MaxIncrementalTimeout)
 	errFailed  = problem.New(400, "invalid_failed", "Failed goes only with QUEUED.")
+	errReason  = problem.New(400, "invalid_reason", "Reason and Detail go only with DEAD and QUEUED.")
 	errTooMany = problem.Newf(400, "too_many_updates", "One request updates at most %d jobs.", maxUpdates)
 	errTwice   = problem.New(400, "job_twice", "The job is in this request twice; the first entry counts.")
 )
@@ -217,6 +267,9 @@ func (e *update) belongs() error {
 	if e.Failed && e.NextState != "QUEUED" {
 		return errFailed
 	}
+	if e.Reason+e.Detail != "" && e.NextState != "QUEUED" && e.NextState != "DEAD" {
+		return errReason
+	}
 	return nil
 }
 
@@ -243,7 +296,8 @@ func (u *updating) finish(ctx context.Context, entries []int) {
 	answers := make(chan ended, len(entries))
 	waiting := map[int]bool{}
 	for n, i := range entries {
-		m := move{p: u.p, ch: u.ch, k: u.k, id: u.ids[i], t: transition{next: u.updates[i].NextState},
+		m := move{p: u.p, ch: u.ch, k: u.k, id: u.ids[i],
+			t:     transition{next: u.updates[i].NextState, all: u.updates[i]},
 			token: u.updates[i].Lease}
 		r, accept, err := m.outcome(ctx, standings[n])
 		if !accept {

@@ -18,6 +18,8 @@ type claimRequest struct {
 	limit   int
 	wait    time.Duration
 	timeout time.Duration // of the leases; 0: as the consumer has it when the jobs are leased
+	worker  string        // who gets them, as redisq.Lease has it
+	tasks   []string      // that the claim takes; nil: all
 }
 
 // claimMembers are the members of a claim's body. In lower case they are the parameters of its

@@ -79,22 +79,26 @@ func (u *updating) returned(i int, q redisq.Standing, s durable.JobState) outcom
 	r := outcome.Result{Lease: redisq.Lease{ID: u.ids[i], Token: e.Lease}, ExtendBy: u.p.extension(u.k, q),
 		Delay: time.Duration(e.Delay) * time.Second}
 	if e.Failed && e.Delay == 0 {
-		r.Delay = p.Delay(attempt)
+		r.Delay = p.Delay(p.Counted(attempt, s.LeasesLost))
 	}
 	out := durable.Outcome{Kind: durable.OutcomeGivenBack, ConsumerNo: u.k.No, ID: u.ids[i], Priority: q.Priority,
 		Attempts: attempt - 1,
-		AtMs:     u.p.nowMs(), Tracked: true, Phase: durable.PhaseGivenBack, Error: "given back by the worker"}
+		AtMs:     u.p.nowMs(), Tracked: true, Phase: durable.PhaseGivenBack, Worker: q.Worker}
+	e.tell(&out, "given back by the worker")
 	switch {
 	case e.Failed:
-		out.Phase, out.Error = durable.PhaseAnswered, "the worker reported a failure"
+		out.Phase = durable.PhaseAnswered
+		e.tell(&out, "the worker reported a failure")
 	case s.GivenBack >= maxGivenBack:
-		out.Error = fmt.Sprintf("given back by the worker, more than %d times so far", maxGivenBack)
+		e.tell(&out, fmt.Sprintf("given back by the worker, more than %d times so far", maxGivenBack))
 	}
 	if e.Failed || s.GivenBack >= maxGivenBack {
 		out.Kind, out.Attempts = durable.OutcomeRetry, attempt
-		if attempt >= p.MaxAttempts() {
+		if n := p.Counted(attempt, s.LeasesLost); n >= p.MaxAttempts() {
 			out.Kind, out.Reason = durable.OutcomeDead, durable.AttemptsExhausted
-			out.Error = fmt.Sprintf("attempt %d of %d: %s", attempt, p.MaxAttempts(), out.Error)
+			if e.Reason == "" {
+				out.Error = fmt.Sprintf("attempt %d of %d: %s", n, p.MaxAttempts(), out.Error)
+			}
 			u.p.metrics.Died(out.Reason, 1)
 		}
 	}

@@ -17,9 +17,31 @@ import (
 type queuedJob struct {
 	w        redisq.Waiting
 	attempts int
+	counts   jobCounts
 	msg      *durable.Message
 	producer string          // its ID; "": the broker made the message
 	replay   *durable.Replay // nil: it is a job of the consumer itself
+}
+
+// A jobCounts is what is counted of a job beside its attempts.
+type jobCounts struct{ leasesLost, givenBack int }
+
+func countsOf(s *durable.JobState) jobCounts { return jobCounts{s.LeasesLost, s.GivenBack} }
+
+// appendJSON appends the members that are not 0.
+func (c jobCounts) appendJSON(b []byte) []byte {
+	if c == (jobCounts{}) { // nearly always
+		return b
+	}
+	if c.leasesLost > 0 {
+		b = append(b, `,"LeasesLost":`...)
+		b = strconv.AppendInt(b, int64(c.leasesLost), 10)
+	}
+	if c.givenBack > 0 {
+		b = append(b, `,"GivenBack":`...)
+		b = strconv.AppendInt(b, int64(c.givenBack), 10)
+	}
+	return b
 }
 
 // A queuedJobs is the answer to queued-jobs.
@@ -43,6 +65,7 @@ func (q *queuedJobs) appendJSON(t *answer.Text) {
 		b = strconv.AppendInt(b, int64(j.w.Priority), 10)
 		b = append(b, `,"IncrementalTimeout":0,"Attempts":`...)
 		b = strconv.AppendInt(b, int64(j.attempts), 10)
+		b = j.counts.appendJSON(b)
 		b = appendReplay(b, j.replay)
 		t.B = append(b, `,"Message":`...)
 		appendMessage(t, j.msg, j.producer)

@@ -50,7 +50,7 @@ func retryAfter(wait time.Duration) int { return int((max(wait, 1) + time.Second
 // claim claims the job in Redis. With insert it also claims a job that Redis does not have.
 func (m *move) claim(ctx context.Context, job redisq.Job, insert bool) (redisq.Lease, redisq.Standing, error) {
 	grant, err := m.p.claims.Ask(ctx, m.k.No, redisq.Wish{Job: job, Lease: m.p.visibility(m.k) + m.t.extra, Insert: insert,
-		Limits: m.p.limitsOf(m.k)})
+		Limits: m.p.limitsOf(m.k), Worker: m.worker})
 	if err == nil && grant.Limited {
 		refused := errConcurrency
 		if grant.Wait > 0 {

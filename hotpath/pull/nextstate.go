@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/jsonread"
 )
@@ -74,6 +75,17 @@ func (t *transition) check() error {
 		return err
 	}
 	return nil
+}
+
+// contact is the kind of contact that the request is, with a lease that it may present.
+func (t *transition) contact(lease string) presence.Kind {
+	switch {
+	case t.next != "INFLIGHT":
+		return presence.Move
+	case lease != "":
+		return presence.Renewal
+	}
+	return presence.Claim
 }
 
 // leased returns the entry of a batch update that says the same as a request which gives a leased job

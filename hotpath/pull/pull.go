@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/hotpath/verify"
+	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/credentials"
 	"github.com/penstock-broker/penstock/internal/model/ident"
@@ -55,6 +56,7 @@ type Queue interface {
 type Store interface {
 	Revive(ctx context.Context, consumerNo uint32, id ident.ID, nowMs int64) (durable.OpenJob, error)
 	Backlog(ctx context.Context, k durable.Consumer, limit int) (durable.Backlog, error)
+	Tasks(ctx context.Context, channelNo uint32, ids []ident.ID) (map[ident.ID]string, error)
 }
 
 // An Order takes the jobs that wait for an earlier message of their key: an order.Keeper.
@@ -91,7 +93,8 @@ type Options struct {
 	Behind func(k *durable.Consumer) bool
 	// Tell tells other brokers that a consumer has due jobs again. It may not block. nil: there are none.
 	Tell     func(consumer uint32)
-	Stopping <-chan struct{} // closed when long polls must answer
+	Stopping <-chan struct{}  // closed when long polls must answer
+	Presence *presence.Keeper // hears of the contacts of workers; may be nil
 	Log      *slog.Logger
 }
 
@@ -114,11 +117,13 @@ type Puller struct {
 	log       *slog.Logger
 	tell      func(consumer uint32)
 	behind    func(k *durable.Consumer) bool
+	presence  *presence.Keeper
 
 	waiters waiters
 	recent  recent
 	book    *leaseBook
 	fits    verify.Fits
+	tasks   tasksOf
 	claims  combiner[redisq.Wish, redisq.Grant] // of the single routes
 	probes  combiner[ident.ID, redisq.Standing]
 }
@@ -128,7 +133,7 @@ func New(o Options) *Puller {
 	p := &Puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, verifier: o.Verifier, order: o.Order,
 		outcomes: o.Outcomes, nowMs: o.NowMs,
 		touched: o.Touched, refill: o.Refill, visible: o.Visible, policies: o.Policies, metrics: o.Metrics,
-		answers: o.Answers, stopping: o.Stopping, tell: o.Tell, behind: o.Behind, log: o.Log}
+		answers: o.Answers, stopping: o.Stopping, tell: o.Tell, behind: o.Behind, presence: o.Presence, log: o.Log}
 	if p.behind == nil {
 		p.behind = func(*durable.Consumer) bool { return false }
 	}
@@ -192,6 +197,14 @@ func (p *Puller) authorize(ctx context.Context, rc *fasthttp.RequestCtx) (catalo
 	return st, err
 }
 
+// contact tells of a contact of a consumer, and of the worker that the request names.
+func (p *Puller) contact(rc *fasthttp.RequestCtx, consumer uint32, kind presence.Kind) presence.Contact {
+	if p.presence == nil {
+		return presence.Contact{}
+	}
+	return p.presence.Contact(consumer, kind, rc.Request.Header.Peek(presence.Header), rc.RemoteAddr())
+}
+
 // still returns nil while the request may act as its pull consumer, as Standing.Judge does. It costs
 // one load while the catalogue has not changed.
 func still(st *catalogue.Standing) error {
@@ -211,6 +224,7 @@ func (p *Puller) QueuedJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 	defer body.Drop(rc, taken)
 	var page *queuedJobs
 	if err == nil {
+		p.contact(rc, st.Consumer.No, presence.List)
 		page, err = p.list(rc, &st)
 	}
 	if err == nil {
@@ -346,7 +360,8 @@ func (p *Puller) describe(ctx context.Context, k *durable.Consumer, waiting []re
 			break
 		} else {
 			page.jobs = append(page.jobs, queuedJob{w: waiting[i], attempts: max(waiting[i].Attempts, c.State.Attempts),
-				msg: c.Message, producer: p.producerOf(c.Message), replay: k.Replay})
+				counts: countsOf(&c.State),
+				msg:    c.Message, producer: p.producerOf(c.Message), replay: k.Replay})
 		}
 		shown++
 	}

@@ -32,6 +32,10 @@ func (w *witness) Backlog(context.Context, durable.Consumer, int) (durable.Backl
 	return durable.Backlog{}, nil
 }
 
+func (w *witness) Tasks(context.Context, uint32, []ident.ID) (map[ident.ID]string, error) {
+	return nil, nil
+}
+
 func (w *witness) JobStates(context.Context, uint32, []ident.ID) (map[ident.ID]durable.JobState, error) {
 	w.reads++
 	return w.states, nil

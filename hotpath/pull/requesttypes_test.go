@@ -32,7 +32,7 @@ func TestAClaimTakesTheMembersOfItsType(t *testing.T) {
 			q.timeout = 9 * time.Second
 		},
 		apitest.Encoded(t, apitype.ClaimRequest{Limit: 500, Wait: "20s", Timeout: 604800}): func(q *claimRequest) {
-			*q = claimRequest{500, 20 * time.Second, 604800 * time.Second}
+			*q = claimRequest{limit: 500, wait: 20 * time.Second, timeout: 604800 * time.Second}
 		},
 	} {
 		want := absent

@@ -79,10 +79,11 @@ func (p *Puller) moveJob(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *dura
 	if err != nil {
 		return t.next, err
 	}
+	from := p.contact(rc, k.No, t.contact(presented))
 	if e, ok := t.leased(jobID, presented); ok {
 		return t.next, p.moveLeased(ctx, rc, ch, k, e)
 	}
-	m := move{p: p, ch: ch, id: id, t: t}
+	m := move{p: p, ch: ch, id: id, t: t, worker: from.Holder()}
 	if m.k, m.token, err = p.generation(ctx, k, id, presented); err != nil {
 		return t.next, err
 	}
@@ -112,6 +113,8 @@ type move struct {
 	id    ident.ID
 	t     transition
 	token string // presented by the client, may be empty
+	// worker is who asks, as redisq.Lease has it
+	worker string
 }
 
 // finish moves an in-flight job to DELIVERED or DEAD.
@@ -150,13 +153,14 @@ func (m *move) outcome(ctx context.Context, q redisq.Standing) (r outcome.Result
 	}
 	out := durable.Outcome{
 		Kind: durable.OutcomeDelivered, ConsumerNo: m.k.No, ID: m.id, Priority: q.Priority,
-		Attempts: max(q.Attempts, 1), AtMs: m.p.nowMs(),
+		Attempts: max(q.Attempts, 1), AtMs: m.p.nowMs(), Worker: q.Worker,
 		Tracked: q.Attempts != 1 || q.Flags != 0,
 	}
 	if m.t.next != "DEAD" {
 		out.Exchange = m.awaited(&out)
 	} else {
-		out.Kind, out.Reason, out.Error = durable.OutcomeDead, durable.ByConsumer, "declared dead by the consumer"
+		out.Kind, out.Reason = durable.OutcomeDead, durable.ByConsumer
+		m.t.all.tell(&out, "declared dead by the consumer")
 		m.p.metrics.Died(out.Reason, 1)
 	}
 	r.Outcome = out

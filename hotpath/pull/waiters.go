@@ -108,10 +108,14 @@ func (t *ticket) leave() {
 	}
 }
 
-// looked tells the line what a claim of the ticket, if there is one, learned.
-func (t *ticket) looked(nextDue time.Duration) {
+// looked tells the line what a claim of the ticket, if there is one, learned. Where the claim names tasks
+// and found nothing, the job that it was woken for may be one for another worker.
+func (t *ticket) looked(nextDue time.Duration, passes bool) {
 	if t == nil {
 		return
+	}
+	if passes {
+		t.pass()
 	}
 	t.w.mu.Lock()
 	defer t.w.mu.Unlock()

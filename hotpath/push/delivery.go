@@ -37,6 +37,8 @@ type delivery struct {
 	probe    int64     // of the one probe of a revived consumer: Unix ms until which it may be sent
 	expiry   int64     // when the job expires, Unix ms; 0: never
 
+	leasesLost int // those of the job before this one that ended without a word
+
 	last bool         // no attempt follows; written before the outcome is added
 	end  atomic.Int32 // how the delivery left those in flight, where Redis forgets its lease
 
@@ -137,7 +139,7 @@ func (v *delivery) attempt() {
 		v.dropKept()
 	}
 	verdict := p.Judge(policy.Answer{Status: res.Status, Complete: res.Err == nil, RetryAfter: res.RetryAfter},
-		v.lease.Attempt)
+		v.counted(p))
 	switch {
 	case res.Local:
 		v.giveBack()
@@ -293,6 +295,7 @@ func (v *delivery) identify(h *fasthttp.RequestHeader, p *policy.Policy) {
 	if p.Identity == policy.DiscloseLeast {
 		h.Del(metadata.ListHeader)
 		h.Del(durable.OrderingHeader)
+		h.Del(durable.TaskHeader)
 		set := setOwn(h)
 		set("webhook-id", v.webhookID())
 		set("webhook-timestamp", strconv.FormatInt(time.Now().Unix(), 10))

@@ -54,7 +54,7 @@ func (v *delivery) outcome(res egress.Result, verdict policy.Verdict) outcome.Re
 			out.Error = "the consumer's policy does not retry this answer: " + out.Error
 		} else {
 			out.Reason = durable.AttemptsExhausted
-			out.Error = fmt.Sprintf("attempt %d of %d failed: %s", v.lease.Attempt, p.MaxAttempts(), out.Error)
+			out.Error = fmt.Sprintf("attempt %d of %d failed: %s", v.counted(p), p.MaxAttempts(), out.Error)
 		}
 		m.Attempts.WithLabelValues("dead").Inc()
 		m.Died(out.Reason, 1)
@@ -71,6 +71,9 @@ func (v *delivery) outcome(res egress.Result, verdict policy.Verdict) outcome.Re
 	r.Outcome = out
 	return r
 }
+
+// counted is the number of the attempt among those that count against the retries.
+func (v *delivery) counted(p *policy.Policy) int { return p.Counted(v.lease.Attempt, v.leasesLost) }
 
 // haste reports whether another job may wait for the end of this one: the jobs of an ordering key go
 // out one at a time, or the concurrency keeps jobs back.

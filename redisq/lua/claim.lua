@@ -5,6 +5,7 @@
 -- ARGV[4]  window
 -- ARGV[5]  slots of the caller, 0: it has no bound
 -- ARGV[6]  slots that retries have
+-- ARGV[7]  worker|name;version: who gets the leases; may be absent
 -- last     limits, may be absent; see grant.lua
 --
 -- Returns {ready left, highest spilled priority, -1 none, -2 none that is known (no scan
@@ -23,6 +24,11 @@
 -- in the same call. The removal may empty ready, so ready is not touched after it
 -- (see extend.lua). Cost: O(k log n).
 local n, lease, cap = int(ARGV[2], 0, 500), int(ARGV[3], 1, 1099511627776), int(ARGV[4], 1, 2147483647)
+local worker = ''
+if #ARGV == 7 and string.sub(ARGV[7], 1, 7) == 'worker|' then
+  worker = string.sub(ARGV[7], 7)
+  ARGV[7] = nil
+end
 if not n or not lease or not cap or #ARGV ~= 6 then return bad('claim') end
 local slots, busy = int(ARGV[5], 0, 2147483647), int(ARGV[6], 0, 2147483647)
 if not slots or not busy then return bad('claim') end
@@ -76,7 +82,7 @@ if #popped > 0 then
     out[2 * i + 6] = id
     -- Lua converts numbers below 1e14 exactly, and these are far below.
     -- Plain jobs of one priority share the first part of their meta value.
-    behind[i] = '|' .. ready
+    behind[i] = '|' .. ready .. worker
     if metas[i] then
       local _, attempts, flags = unpack_meta(metas[i], priority)
       before[i] = priority .. '|' .. (attempts + 1) .. '|' .. flags .. '|' .. epoch .. '.'

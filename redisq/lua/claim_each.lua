@@ -5,7 +5,8 @@
 --            priority, used when the job is unknown
 --            attempts before, used when the job is unknown
 --            lease ms
---            1: lease the job even if it is unknown, 0: only a known job
+--            1: lease the job even if it is unknown, 0: only a known job; behind it
+--            may stand |name;version of the worker that gets the lease
 -- last       limits, may be absent; see grant.lua
 --
 -- Returns for each group: 1 if this group leased the job, 2 if the limits refused the
@@ -24,12 +25,16 @@ if #ARGV < 6 or #ARGV > 2501 or #ARGV % 5 ~= 1 then return bad('claim_each') end
 local ids, wishes = {}, {}
 for i = 2, #ARGV, 5 do
   local priority, attempts = int(ARGV[i + 1], 0, 1023), int(ARGV[i + 2], 0, 2147483647)
-  local lease, insert = int(ARGV[i + 3], 1, 1099511627776), int(ARGV[i + 4], 0, 1)
+  local lease, insert, worker = int(ARGV[i + 3], 1, 1099511627776), int(ARGV[i + 4], 0, 1), ''
+  if not insert then
+    local flag, name = string.match(ARGV[i + 4], '^([01])(|.+)$')
+    insert, worker = int(flag or '', 0, 1), name
+  end
   if #ARGV[i] ~= 12 or not priority or not attempts or not lease or not insert then
     return bad('claim_each')
   end
   ids[#ids + 1] = ARGV[i]
-  wishes[#wishes + 1] = {priority, attempts, lease, insert}
+  wishes[#wishes + 1] = {priority, attempts, lease, insert, worker}
 end
 
 local metas = redis.call('HMGET', KEYS[4], unpack(ids))
@@ -43,7 +48,7 @@ local named, before_fence, behind_fence, leases = {}, {}, {}, {} -- arguments of
 hold, behind = nil, false -- a hold is for pushes; workers and the reaper claim by ID
 local most, wait = allowed(#ids, now)
 for i, id in ipairs(ids) do
-  local priority, attempts, lease, insert = unpack(wishes[i])
+  local priority, attempts, lease, insert, worker = unpack(wishes[i])
   local state, before, meta = 0, '', metas[i] or ''
   for set = 1, 3 do
     if state == 0 and scores[set][i] then state, before = set, tonumber(scores[set][i]) end
@@ -65,7 +70,7 @@ for i, id in ipairs(ids) do
     fence = fence + 1
     local from, k = gone[state] or unknown, #named + 1
     from[#from + 1] = id
-    named[k], behind_fence[k] = id, '|' .. fmt(ready)
+    named[k], behind_fence[k] = id, '|' .. fmt(ready) .. worker
     before_fence[k] = fmt(priority) .. '|' .. fmt(attempts + 1) .. '|' .. fmt(flags) .. '|' .. epoch .. '.'
     leases[2 * k - 1], leases[2 * k] = fmt(now + lease), id
     taken[id] = {now + lease, before_fence[k] .. fmt(fence) .. behind_fence[k]}

@@ -4,7 +4,8 @@
 --                         with attempts 2^52 more: first attempts come before retries
 -- KEYS[2]  delayed  ZSET  message ID -> due ms
 -- KEYS[3]  leased   ZSET  message ID -> deadline ms
--- KEYS[4]  meta     HASH  message ID -> priority|attempts|flags|token|ready ms
+-- KEYS[4]  meta     HASH  message ID -> priority|attempts|flags|token|ready ms, for a lease of a
+--                         worker that said its name |name;version more
 -- KEYS[5]  control  HASH  e epoch, f last fence, sp highest spilled priority, ss spills,
 --                         t time of the last reclaim or rebuild, ms, b newest time in
 --                         the ID of a job that no fresh offer added, ms (brought.lua),
@@ -54,16 +55,17 @@ end
 local function priority_of(s) return 1023 - math.floor(s % RETRY / P42) end
 
 -- pack writes a meta value and unpack_meta reads it. A plain job has no meta value:
--- unpack_meta then returns the given priority and zeros.
+-- unpack_meta then returns the given priority and zeros. The worker that has the lease comes last,
+-- with its bar or as ''.
 local function pack(priority, attempts, flags, token, ready)
   return fmt(priority) .. '|' .. fmt(attempts) .. '|' .. fmt(flags) .. '|' .. token .. '|' .. ready
 end
 local function unpack_meta(v, priority)
   if v then
-    local p, a, f, t, r = string.match(v, '^(%d+)|(%d+)|(%d+)|([^|]*)|(%d*)$')
-    if p then return tonumber(p), tonumber(a), tonumber(f), t, r end
+    local p, a, f, t, r, w = string.match(v, '^(%d+)|(%d+)|(%d+)|([^|]*)|(%d*)(.*)$')
+    if p then return tonumber(p), tonumber(a), tonumber(f), t, r, w end
   end
-  return priority, 0, 0, '', ''
+  return priority, 0, 0, '', '', ''
 end
 
 -- has_flag reports whether flags contain the bit.

@@ -11,8 +11,9 @@
 -- about once a second.
 --
 -- Returns {next due ms, 1 when the consumer has no job at all else 0, number of
--- returned jobs, first fence, then for each returned job: message ID, priority, attempts, and
--- for each exhausted job: message ID, priority, attempts, flags}. Tokens as in claim.lua.
+-- returned jobs, first fence, then for each returned job: message ID, priority, attempts, worker, and
+-- for each exhausted job: message ID, priority, attempts, flags, worker}. The worker is name;version
+-- of the one that had the lease, or ''. Tokens as in claim.lua.
 --
 -- A returned job is ready since now and flagged, because its worker may have delivered
 -- it. An exhausted job gets a new token and deadline: only the caller handles it, and
@@ -44,22 +45,23 @@ if #ids > 0 then
   local fence = redis.call('HINCRBY', KEYS[5], 'f', #ids) - #ids
   out[4] = fence + 1
   for i, id in ipairs(ids) do
-    local priority, attempts, flags, _, since = unpack_meta(metas[i], 0)
+    local priority, attempts, flags, _, since, worker = unpack_meta(metas[i], 0)
+    local who = string.sub(worker, 2)
     flags = with_flag(flags, VERIFY)
     values[2 * i - 1] = id
     if most > 0 and attempts >= most then
       fence = fence + 1
       again[#again + 1] = fmt(now + grace)
       again[#again + 1] = id
-      values[2 * i] = pack(priority, attempts, flags, epoch .. '.' .. fmt(fence), since)
+      values[2 * i] = pack(priority, attempts, flags, epoch .. '.' .. fmt(fence), since) .. worker
       local t = #tail
-      tail[t + 1], tail[t + 2], tail[t + 3], tail[t + 4] = id, priority, attempts, flags
+      tail[t + 1], tail[t + 2], tail[t + 3], tail[t + 4], tail[t + 5] = id, priority, attempts, flags, who
     else
       ready[#ready + 1] = score(priority, attempts, now)
       ready[#ready + 1] = id
       values[2 * i] = pack(priority, attempts, flags, '', '')
       local t = #out
-      out[t + 1], out[t + 2], out[t + 3] = id, priority, attempts
+      out[t + 1], out[t + 2], out[t + 3], out[t + 4] = id, priority, attempts, who
     end
   end
   out[3] = #ready / 2

@@ -1,7 +1,8 @@
 -- restore_leases.lua: write leases that Redis has lost again.
 --
 -- ARGV[2]    lease ms
--- ARGV[3..]  1..500 times: message ID, token, priority, attempt of the lease
+-- ARGV[3..]  1..500 times: message ID, token, priority, attempt of the lease; behind it may
+--            stand |name;version of the worker that has it
 --
 -- Returns for each 1 if the caller has the lease, else 0: the job is leased with
 -- another token, or it waits and that attempt, or a later one, is already charged.
@@ -14,11 +15,15 @@
 -- Replay: harmless. Removes before it adds, as extend.lua. Cost: O(k log n).
 local lease, n = int(ARGV[2], 1, 1099511627776), (#ARGV - 2) / 4
 if not lease or not int(n, 1, 500) then return bad('restore_leases') end
-local ids, tokens, priorities, attempts = {}, {}, {}, {}
+local ids, tokens, priorities, attempts, workers = {}, {}, {}, {}, {}
 for i = 1, n do
   local a = 4 * i
   ids[i], tokens[i] = ARGV[a - 1], ARGV[a]
-  priorities[i], attempts[i] = int(ARGV[a + 1], 0, 1023), int(ARGV[a + 2], 1, 2147483647)
+  priorities[i], attempts[i], workers[i] = int(ARGV[a + 1], 0, 1023), int(ARGV[a + 2], 1, 2147483647), ''
+  if not attempts[i] then
+    local attempt, name = string.match(ARGV[a + 2], '^(%d+)(|.+)$')
+    attempts[i], workers[i] = int(attempt or '', 1, 2147483647), name
+  end
   if #ids[i] ~= 12 or #tokens[i] < 1 or string.find(tokens[i], '|', 1, true) or not priorities[i] or not attempts[i] then
     return bad('lease')
   end
@@ -49,7 +54,7 @@ for i, id in ipairs(ids) do
     adds[#adds + 1] = deadline
     adds[#adds + 1] = id
     values[#values + 1] = id
-    values[#values + 1] = pack(priorities[i], attempts[i], with_flag(flags, VERIFY), tokens[i], fmt(since))
+    values[#values + 1] = pack(priorities[i], attempts[i], with_flag(flags, VERIFY), tokens[i], fmt(since)) .. workers[i]
   end
   seen[id] = true
 end

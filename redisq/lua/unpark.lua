@@ -23,12 +23,12 @@ local delayed = redis.call('ZMSCORE', KEYS[2], unpack(ids))
 local leased = redis.call('ZMSCORE', KEYS[3], unpack(ids))
 local gone, adds, values, plain, unknown, seen = {}, {}, {}, {}, {}, {}
 for i, id in ipairs(ids) do
-  local priority, attempts, flags, token, since = unpack_meta(metas[i], priorities[i])
+  local priority, attempts, flags, token, since, worker = unpack_meta(metas[i], priorities[i])
   if seen[id] or ready[i] then
     -- named twice, or ready
   elseif leased[i] then
     values[#values + 1] = id
-    values[#values + 1] = pack(priority, attempts, flags, token, '0')
+    values[#values + 1] = pack(priority, attempts, flags, token, '0') .. worker
   elseif not delayed[i] then
     unknown[#unknown + 1] = id
     adds[#adds + 1] = score(priority, 0, math.min(now, made(id)))

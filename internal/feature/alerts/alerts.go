@@ -41,6 +41,7 @@ type Store interface {
 	SwapSetting(ctx context.Context, name string, old, value int64) (bool, error)
 	NextDeadConsumer(ctx context.Context, after uint32) (uint32, error)
 	DeadSince(ctx context.Context, consumerNo uint32, sinceMs int64, limit int) (int, error)
+	NewestDead(ctx context.Context, consumerNo uint32) (durable.DeadJob, error)
 	Growing(ctx context.Context) ([]uint32, error)
 	BeginGrowth(ctx context.Context, consumerNo uint32, atMs int64, reason string) (bool, error)
 	EndGrowth(ctx context.Context, consumerNo uint32) error

@@ -2,10 +2,12 @@ package alerts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
@@ -89,10 +91,27 @@ func (g *growthCheck) look(ctx context.Context, growing []uint32, since int64) e
 			count = "at least " + count
 		}
 		reason := fmt.Sprintf("%s jobs became dead letters within %s", count, g.Window)
+		if d, err := g.o.Store.NewestDead(ctx, no); err == nil {
+			reason += "; that of the newest message: " + cause(&d)
+		} else if !errors.Is(err, durable.ErrNotFound) {
+			return err
+		}
 		if _, err := g.o.Store.BeginGrowth(ctx, no, g.o.NowMs(), reason); err != nil {
 			return err
 		}
 		g.Wake()
 	}
 	return nil
+}
+
+// cause says in words why a job died: the reason, the failure, and what a pull worker said besides.
+func cause(d *durable.DeadJob) string {
+	text := d.Reason.String()
+	if d.Error != "" {
+		text += ": " + d.Error
+	}
+	if d.StatusCode == 0 && len(d.Answer) > 0 {
+		text += "; " + string(d.Answer)
+	}
+	return text
 }

@@ -25,7 +25,7 @@ func (e *Explainer) Describe(ctx context.Context, k *durable.Consumer, view *api
 	view.LastAttemptAt, view.LastSuccessAt = msAt(f.AttemptMs), msAt(f.SuccessMs)
 	view.LastStatus, view.LastError = f.StatusCode, f.Error
 	if k.Type == durable.Pull {
-		claim, _, _, _ := v.contact(ctx)
+		claim, _, _, _, _ := v.contact(ctx)
 		view.LastClaimAt = timeAt(claim)
 	}
 }

@@ -42,9 +42,9 @@ type Queue interface {
 
 // Contacts knows when workers last asked for jobs of a pull consumer.
 type Contacts interface {
-	// LastContact returns the last claim, list or move, and the last renewal of a lease; zero: none is
-	// known. workers is the number of those that live.
-	LastContact(ctx context.Context, consumer uint32) (claim, renewal time.Time, workers int, err error)
+	// LastContact returns the last claim, the last claim, list or move, and the last renewal of a lease; zero:
+	// none is known. workers is the number of those that live.
+	LastContact(ctx context.Context, consumer uint32) (claim, contact, renewal time.Time, workers int, err error)
 }
 
 // Holds has the holds of this broker: a hold.Keeper.

@@ -18,14 +18,14 @@ func (v *view) workers(ctx context.Context, l *list, c *counts) {
 
 // working says why due jobs are not claimed, the oldest of which is due since a time.
 func (v *view) working(ctx context.Context, jobs int, oldest time.Time) apitype.WhyReason {
-	claim, renewal, workers, known := v.contact(ctx)
+	_, contact, renewal, workers, known := v.contact(ctx)
 	since := oldest
-	for _, t := range []time.Time{claim, renewal} {
+	for _, t := range []time.Time{contact, renewal} {
 		if t.After(since) {
 			since = t
 		}
 	}
-	busy := v.queue.Leased > 0 && (renewal.After(claim) || !known || v.now.Sub(since) < v.e.o.NoWorkerAfter)
+	busy := v.queue.Leased > 0 && (renewal.After(contact) || !known || v.now.Sub(since) < v.e.o.NoWorkerAfter)
 	switch {
 	case v.now.Sub(since) >= v.e.o.NoWorkerAfter && (known || v.queue.Leased == 0):
 		return apitype.WhyReason{Code: string(NoWorker), Since: timeAt(since), Jobs: jobs,
@@ -45,15 +45,15 @@ func (v *view) working(ctx context.Context, jobs int, oldest time.Time) apitype.
 }
 
 // contact returns the last signs of the workers; known is false where they are not recorded.
-func (v *view) contact(ctx context.Context) (claim, renewal time.Time, workers int, known bool) {
+func (v *view) contact(ctx context.Context) (claim, contact, renewal time.Time, workers int, known bool) {
 	if v.e.o.Contacts == nil {
-		return claim, renewal, 0, false
+		return claim, contact, renewal, 0, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
-	claim, renewal, workers, err := v.e.o.Contacts.LastContact(ctx, v.k.No)
+	claim, contact, renewal, workers, err := v.e.o.Contacts.LastContact(ctx, v.k.No)
 	if err != nil {
-		return time.Time{}, time.Time{}, 0, false
+		return time.Time{}, time.Time{}, time.Time{}, 0, false
 	}
-	return claim, renewal, workers, true
+	return claim, contact, renewal, workers, true
 }

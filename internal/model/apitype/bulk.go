@@ -33,6 +33,7 @@ type BulkTemplate struct {
 	MessageID       string            `json:"MessageID,omitempty"`
 	TTL             string            `json:"TTL,omitempty"`
 	OrderingKey     string            `json:"OrderingKey,omitempty"`
+	Task            string            `json:"Task,omitempty"`
 	ScheduledFor    string            `json:"ScheduledFor,omitempty"`
 	Delay           Text              `json:"Delay,omitempty"`
 	Recurrence      string            `json:"Recurrence,omitempty"`

@@ -30,7 +30,7 @@ type Message struct {
 const Base64 = "base64"
 
 // A Job is a job in its message, in the DLQ and alone. Each of the three sets the links that it
-// needs. For the producer of the message ListenerEndpoint is empty and Reason absent.
+// needs. For the producer of the message ListenerEndpoint is empty, and Reason and Worker are absent.
 type Job struct {
 	ID               string `json:"ID"`
 	ListenerEndpoint string `json:"ListenerEndpoint"` // callback URL of the consumer
@@ -45,6 +45,15 @@ type Job struct {
 	Reason          string `json:"Reason,omitempty"`        // of the last failure
 	ReasonCode      string `json:"ReasonCode,omitempty"`    // of a dead job: why it died
 	StatusCode      int    `json:"StatusCode,omitempty"`    // last answer of the consumer
+	Detail          string `json:"Detail,omitempty"`        // in the DLQ: what a pull worker said beside Reason
+	// LeasesLost counts leases that ended without a word; they are attempts, too. GivenBack counts how often a
+	// worker gave the job back, which is none. Both count since the last redrive. Of a delivered job only the
+	// job alone has them.
+	LeasesLost *int `json:"LeasesLost,omitempty"`
+	GivenBack  *int `json:"GivenBack,omitempty"`
+	// of a job in flight: the pull worker that has it, as it said; of one that is over: who had it last
+	Worker        string `json:"Worker,omitempty"`
+	WorkerVersion string `json:"WorkerVersion,omitempty"` // as it said
 
 	InReplyTo     string `json:"InReplyTo,omitempty"`    // of a dead reply: the message that it answers
 	ChannelID     string `json:"ChannelID,omitempty"`    // of a dead reply: the channel of that message
@@ -70,13 +79,10 @@ type History struct {
 	// the newest ones in order of time, never null
 	AttemptHistory          []Attempt `json:"AttemptHistory"`
 	AttemptHistoryTruncated bool      `json:"AttemptHistoryTruncated,omitempty"` // older attempts are not shown
-	// times that a worker gave the job back, since the message was stored
-	GivenBack  int `json:"GivenBack,omitempty"`
-	LeasesLost int `json:"LeasesLost,omitempty"` // leases that ended without a word, since then; Attempts has them too
 }
 
-// An Attempt is an attempt that ended. For the producer of the message Error and Answer are
-// absent.
+// An Attempt is an attempt that ended. For the producer of the message Error, Answer and Worker
+// are absent.
 type Attempt struct {
 	Attempt int  `json:"Attempt"` // from 1; starts again after a redrive
 	At      Time `json:"At"`      // of its end
@@ -86,8 +92,10 @@ type Attempt struct {
 	Error      string `json:"Error,omitempty"`      // why the attempt failed
 	// of an end without answer: not_sent, maybe_processed, lease_ended or given_back
 	Phase          string `json:"Phase,omitempty"`
-	Answer         string `json:"Answer,omitempty"`         // the first KiB; base64 when AnswerEncoding is set
+	Answer         string `json:"Answer,omitempty"`         // the first KiB; base64 when AnswerEncoding is set. Of a report: Detail
 	AnswerEncoding string `json:"AnswerEncoding,omitempty"` // Base64, or absent
+	Worker         string `json:"Worker,omitempty"`         // the pull worker, as it said
+	WorkerVersion  string `json:"WorkerVersion,omitempty"`
 }
 
 // A DeadLetters is a page of the DLQ of a consumer, or of the dead jobs of a replay, oldest message

@@ -9,6 +9,7 @@ type BatchLine struct {
 	ContentType     string `json:"ContentType,omitempty"`
 	ContentEncoding string `json:"ContentEncoding,omitempty"` // codings of the payload, such as gzip
 	OrderingKey     string `json:"OrderingKey,omitempty"`     // empty: none
+	Task            string `json:"Task,omitempty"`            // that workers ask for; empty: none
 	ScheduledFor    string `json:"ScheduledFor,omitempty"`    // RFC 3339
 	// instead of ScheduledFor: 90s, 1h30m, 2d, or whole seconds
 	Delay         Text              `json:"Delay,omitempty"`

@@ -15,7 +15,9 @@ type QueuedJob struct {
 	Priority           int         `json:"Priority"`           // higher first
 	IncrementalTimeout int         `json:"IncrementalTimeout"` // always 0: clients of the older implementation decode it
 	Attempts           int         `json:"Attempts"`           // claims so far
-	Replay             string      `json:"Replay,omitempty"`   // ID of the replay that repeats the job
+	LeasesLost         int         `json:"LeasesLost,omitempty"`
+	GivenBack          int         `json:"GivenBack,omitempty"`
+	Replay             string      `json:"Replay,omitempty"` // ID of the replay that repeats the job
 	Message            PullMessage `json:"Message"`
 }
 
@@ -42,6 +44,9 @@ type MoveRequest struct {
 	IncrementalTimeout int64 `json:"IncrementalTimeout,omitempty"`
 	Delay              int64 `json:"Delay,omitempty"`  // of QUEUED with a lease: whole seconds until the job is due
 	Failed             bool  `json:"Failed,omitempty"` // of QUEUED with a lease: as of an Update
+	// Reason and Detail are of DEAD, and of QUEUED with a lease: as of an Update.
+	Reason string `json:"Reason,omitempty"`
+	Detail string `json:"Detail,omitempty"`
 }
 
 // A MoveResult is the answer to INFLIGHT. The answer to another state has no body.
@@ -72,13 +77,16 @@ type ClaimedJobs struct {
 
 // A ClaimedJob is a leased job.
 type ClaimedJob struct {
-	ID       string      `json:"ID"`
-	Lease    string      `json:"Lease"`            // token of the lease
-	Attempt  int         `json:"Attempt"`          // from 1
-	Deadline time.Time   `json:"Deadline"`         // end of the lease, by the clock of the broker
-	Priority int         `json:"Priority"`         // higher first
-	Replay   string      `json:"Replay,omitempty"` // ID of the replay that repeats the job
-	Message  PullMessage `json:"Message"`
+	ID      string `json:"ID"`
+	Lease   string `json:"Lease"`   // token of the lease
+	Attempt int    `json:"Attempt"` // from 1
+	// leases of the job that ended without a word before, and times that it was given back
+	LeasesLost int         `json:"LeasesLost,omitempty"`
+	GivenBack  int         `json:"GivenBack,omitempty"`
+	Deadline   time.Time   `json:"Deadline"`         // end of the lease, by the clock of the broker
+	Priority   int         `json:"Priority"`         // higher first
+	Replay     string      `json:"Replay,omitempty"` // ID of the replay that repeats the job
+	Message    PullMessage `json:"Message"`
 }
 
 // An UpdatesRequest moves many jobs of a pull consumer.
@@ -95,6 +103,9 @@ type Update struct {
 	Delay              int64  `json:"Delay,omitempty"`              // of QUEUED: whole seconds until the job is due
 	// of QUEUED: the attempt failed and counts; without it, giving back is no attempt
 	Failed bool `json:"Failed,omitempty"`
+	// of DEAD and QUEUED: why, in few words that are the same for the same cause; cut at 255 bytes
+	Reason string `json:"Reason,omitempty"`
+	Detail string `json:"Detail,omitempty"` // of DEAD and QUEUED: what else there is to say; cut at 1 KiB
 }
 
 // UpdateResults is the answer to an UpdatesRequest, in its order.

@@ -53,5 +53,7 @@ type ReplayedJob struct {
 	Status         string    `json:"Status"` // as of a Job
 	StatusAt       Time      `json:"StatusAt"`
 	Attempts       int       `json:"Attempts"`
+	LeasesLost     int       `json:"LeasesLost"` // as of a Job
+	GivenBack      int       `json:"GivenBack"`
 	AttemptHistory []Attempt `json:"AttemptHistory"` // never null
 }

@@ -101,6 +101,7 @@ type Policy struct {
 	Filter           string `json:"Filter"`           // a CEL expression; "": every message
 	Headers          string `json:"Headers"`          // lines "Name: value"
 	Identity         string `json:"Identity"`         // "full" or "minimal": what deliveries tell of the broker
+	MaxLeasesLost    string `json:"MaxLeasesLost"`    // leases of a job that may end without a word: "5"
 	MaxRetries       string `json:"MaxRetries"`       // retries after the first attempt: "5"
 	OnBlocked        string `json:"OnBlocked"`        // "block", "skip" or "dead-letter-key"
 	Ordered          string `json:"Ordered"`          // "true" or "false"
@@ -194,6 +195,7 @@ type ConsumerForm struct {
 	Authorization         *string `form:"authorization"`
 	Identity              *string `form:"identity"`
 	Dlq                   *string `form:"dlq"`
+	MaxLeasesLost         *string `form:"maxLeasesLost"`
 	MaxRetries            *string `form:"maxRetries"`
 	Responses             *string `form:"responses"`
 	ResponseMaxBytes      *string `form:"responseMaxBytes"`

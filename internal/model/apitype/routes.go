@@ -98,6 +98,7 @@ var routes = []Route{
 		[]Answer{{202, Body{MediaJSON, MoveResult{}}}}},
 	{"POST", "/channel/{channel}/consumer/{consumer}/claim", Body{MediaJSON, ClaimRequest{}}, ok(ClaimedJobs{})},
 	{"POST", "/channel/{channel}/consumer/{consumer}/jobs", Body{MediaJSON, UpdatesRequest{}}, ok(UpdateResults{})},
+	{"GET", "/channel/{channel}/consumer/{consumer}/workers", none, ok(Workers{})},
 
 	{"GET", "/channel/{channel}/consumer/{consumer}/job/{job}", none, ok(JobDetail{})},
 	{"GET", "/channel/{channel}/consumer/{consumer}/job/{job}/timeline", none, ok(Timeline{})},

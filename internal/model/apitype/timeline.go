@@ -38,4 +38,7 @@ type TimelineEvent struct {
 	Phase      string `json:"Phase,omitempty"`      // of an attempt without answer: as in Attempt
 	ReasonCode string `json:"ReasonCode,omitempty"` // of EventDead, and of EventReplayed that is dead: as in Job
 	Replay     string `json:"Replay,omitempty"`     // ID of the replay whose copy it is about
+	// the pull worker that had the job, as it said; not shown to producers
+	Worker        string `json:"Worker,omitempty"`
+	WorkerVersion string `json:"WorkerVersion,omitempty"`
 }

@@ -85,7 +85,10 @@ type Job struct {
 	StatusCode int
 	Error      string
 	Reason     durable.Reason // of a dead job
-	Standing   redisq.Standing
+	// LeasesLost and GivenBack are as in durable.JobState. Worker has the job, or ended it.
+	LeasesLost, GivenBack int
+	Worker                string
+	Standing              redisq.Standing
 }
 
 // States returns the jobs of these messages for one consumer, in that order. For a job
@@ -141,7 +144,8 @@ func (d *Desk) State(ctx context.Context, consumer uint32, id ident.ID) (Job, er
 
 func combine(id ident.ID, s durable.JobState, q redisq.Standing) Job {
 	j := Job{ID: id, Status: Queued, Attempts: max(s.Attempts, q.Attempts), ChangedAt: id.Time(),
-		StatusCode: s.StatusCode, Error: s.Error, Standing: q}
+		StatusCode: s.StatusCode, Error: s.Error, Standing: q,
+		LeasesLost: s.LeasesLost, GivenBack: s.GivenBack, Worker: s.Worker}
 	if s.Status != durable.Waiting {
 		j.ChangedAt = time.UnixMilli(s.ChangedMs).UTC()
 	}
@@ -151,7 +155,7 @@ func combine(id ident.ID, s durable.JobState, q redisq.Standing) Job {
 	case s.Status == durable.Dead:
 		j.Status, j.Attempts, j.Reason = Dead, s.Attempts, s.Reason
 	case q.State == redisq.Leased:
-		j.Status = InFlight
+		j.Status, j.Worker = InFlight, q.Worker
 	case q.State == redisq.Delayed:
 		j.NextAt = q.At
 	case q.State == redisq.Missing && s.Status == durable.Open:

@@ -26,6 +26,8 @@ var fields = table[Policy]{
 		minTimeout, maxTimeout, func(p *Policy) *time.Duration { return &p.Timeout }),
 	number("maxRetries", "0 to 1000: retries after the first attempt", 0, maxMaxRetries,
 		func(p *Policy) *int { return &p.MaxRetries }),
+	losses("maxLeasesLost", "0 to 1000: how many leases of a job may end without a word, because their worker or broker died; the next one ends the job as `worker_lost`. Where it is set, lost leases use up none of `maxRetries`; where it is not, it is as `maxRetries`, and they do",
+		maxMaxRetries),
 	value("backoff", "up to 16 durations, `5s,30s,60s`: the waits before the retries; after the list the last one doubles each time. `constant:30s` is a fixed wait. Of a pull consumer: before a job that a worker gave back as failed, without a delay",
 		parseBackoff, func(p *Policy) *Backoff { return &p.Backoff }),
 	ofPush(value("retryOn", "`all`, or a list of codes and classes, `5xx,404`: another answer makes the job a dead letter at once",
@@ -154,6 +156,21 @@ func number[P any](name, about string, least, most int, of func(*P) *int) field[
 		},
 		format: func(p *P) string { return strconv.Itoa(*of(p)) },
 	}
+}
+
+// losses is the field of LossBudget.
+func losses(name, about string, most int) field[Policy] {
+	f := number(name, about, 0, most, func(p *Policy) *int { return &p.LossBudget })
+	parse := f.parse
+	f.parse = func(p *Policy, text string) error {
+		err := parse(p, text)
+		if err == nil {
+			p.LossBudget++
+		}
+		return err
+	}
+	f.format = func(p *Policy) string { return strconv.Itoa(p.MaxLost()) }
+	return f
 }
 
 // limited is the field of a number that may be unlimited, which is 0 in the policy.

@@ -18,6 +18,7 @@ import (
 type Policy struct {
 	Timeout    time.Duration // whole exchange of one push attempt
 	MaxRetries int           // retries after the first attempt
+	LossBudget int           // 1 + the leases of a job that may be lost; 0: not set, see MaxLost
 	Backoff    Backoff       // waits before the retries
 	RetryOn    RetryOn       // answers that are retried
 	TTL        time.Duration // age at which a job is a dead letter; 0: never
@@ -65,6 +66,32 @@ type Policy struct {
 
 // MaxAttempts is the number of attempts after which a job is dead.
 func (p *Policy) MaxAttempts() int { return p.MaxRetries + 1 }
+
+// MaxLost is how many leases of a job may end without a word: the next one ends the job. Where it is not
+// set it is MaxRetries, and lost leases are attempts as others are.
+func (p *Policy) MaxLost() int {
+	if p.LossBudget > 0 {
+		return p.LossBudget - 1
+	}
+	return p.MaxRetries
+}
+
+// Counted is how many of the attempts of a job count against MaxRetries, of which lost ended without a
+// word: a policy that sets how many may be lost counts those apart.
+func (p *Policy) Counted(attempts, lost int) int {
+	if p.LossBudget > 0 {
+		return attempts - min(lost, attempts)
+	}
+	return attempts
+}
+
+// LostFrom is the number of attempts from which on the loss of a lease may be the end of its job.
+func (p *Policy) LostFrom() int {
+	if p.LossBudget > 0 {
+		return p.LossBudget
+	}
+	return p.MaxAttempts()
+}
 
 // A Book resolves records to policies. It is safe for concurrent use.
 type Book struct {

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -30,8 +31,9 @@ func TestARecordIsLaidOverTheDefaults(t *testing.T) {
 	require.Equal(t, want, *book.Of(record))
 	require.Same(t, book.Of(record), book.Of(record))
 	require.Equal(t, []Setting{
-		{"Timeout", "1.5s", false}, {"MaxRetries", "5", true}, {"Backoff", "constant:30s", false}, {"RetryOn", "all", true},
-	}, book.Show(record, false)[:4])
+		{"Timeout", "1.5s", false}, {"MaxRetries", "5", true}, {"MaxLeasesLost", "5", true},
+		{"Backoff", "constant:30s", false}, {"RetryOn", "all", true},
+	}, book.Show(record, false)[:5])
 
 	record, err = merge(record, map[string]string{"timeout": "", "retryOn": "5xx, 404"})
 	require.NoError(t, err)
@@ -42,6 +44,26 @@ func TestARecordIsLaidOverTheDefaults(t *testing.T) {
 	record, err = merge(record, map[string]string{"retryOn": "", "backoff": ""})
 	require.NoError(t, err)
 	require.Empty(t, record, "nothing is set")
+}
+
+func TestLostLeasesHaveABudgetOfTheirOwnWhereItIsSet(t *testing.T) {
+	book := NewBook(installed)
+	of := func(form map[string]string) *Policy {
+		record, err := merge("", form)
+		require.NoError(t, err)
+		return book.Of(record)
+	}
+	p := of(map[string]string{"maxRetries": "2"})
+	require.Equal(t, []int{2, 3, 4}, []int{p.MaxLost(), p.LostFrom(), p.Counted(4, 3)}, "it is as maxRetries")
+	for n := range 3 {
+		p = of(map[string]string{"maxRetries": "2", "maxLeasesLost": strconv.Itoa(n)})
+		require.Equal(t, []int{n, n + 1, 1}, []int{p.MaxLost(), p.LostFrom(), p.Counted(4, 3)})
+	}
+	require.Zero(t, p.Counted(2, 3))
+	for _, bad := range []string{"-1", "1001", "1.5", "none", "+1"} {
+		_, err := merge("", map[string]string{"maxLeasesLost": bad})
+		require.Error(t, err, bad)
+	}
 }
 
 func TestAPullConsumerIsShownTheLengthOfItsLeases(t *testing.T) {

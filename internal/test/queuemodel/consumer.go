@@ -40,7 +40,7 @@ type Consumer struct {
 type meta struct {
 	priority, attempts int
 	flags              redisq.Flags
-	token              string
+	token, worker      string
 	since              int64 // time in ready before the lease, ms; 0: not leased
 }
 
@@ -197,7 +197,7 @@ func (k *Consumer) ForgetLeases() {
 	for id := range k.leased {
 		m := k.metas[id]
 		delete(k.leased, id)
-		m.token, m.since = "", 0
+		m.token, m.worker, m.since = "", "", 0
 		k.metas[id] = m
 		k.ready[id] = score(m.priority, m.attempts, 0)
 	}

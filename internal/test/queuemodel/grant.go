@@ -61,7 +61,7 @@ func (k *Consumer) Claim(now int64, window, n int, lease time.Duration, limits r
 				again--
 			}
 			m := k.metaOf(id)
-			m.priority, m.since = priorityOf(k.ready[id]), sinceOf(k.ready[id])
+			m.priority, m.since, m.worker = priorityOf(k.ready[id]), sinceOf(k.ready[id]), limits.Worker
 			delete(k.ready, id)
 			out.Leases = append(out.Leases, k.lease(now, id, m, lease))
 		}

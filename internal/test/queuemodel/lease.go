@@ -13,7 +13,8 @@ func (k *Consumer) lease(now int64, id ident.ID, m meta, lease time.Duration) re
 	m.token = k.token()
 	k.metas[id] = m
 	k.leased[id] = now + millis(lease)
-	return redisq.Lease{ID: id, Priority: m.priority, Attempt: m.attempts, Flags: m.flags, Token: m.token}
+	return redisq.Lease{ID: id, Priority: m.priority, Attempt: m.attempts, Flags: m.flags, Token: m.token,
+		Worker: m.worker}
 }
 
 // ClaimEach is claim_each.lua.
@@ -29,7 +30,7 @@ func (k *Consumer) ClaimEach(now int64, wishes []redisq.Wish) []redisq.Grant {
 		if before := k.Standing(w.Job.ID); leased == most && before.State != redisq.Leased &&
 			(before.State != redisq.Missing || w.Insert) {
 			g.Before, g.Limited, g.Wait = before, true, wait
-		} else if g.Lease, g.Before = k.ClaimOne(now, w.Job, w.Lease, w.Insert); g.Lease.Token != "" {
+		} else if g.Lease, g.Before = k.claimOne(now, w); g.Lease.Token != "" {
 			leased++
 		}
 	}
@@ -48,13 +49,18 @@ func (k *Consumer) ClaimEach(now int64, wishes []redisq.Wish) []redisq.Grant {
 // with insert also an unknown one.
 func (k *Consumer) ClaimOne(now int64, job redisq.Job, lease time.Duration, insert bool) (redisq.Lease,
 	redisq.Standing) {
+	return k.claimOne(now, redisq.Wish{Job: job, Lease: lease, Insert: insert})
+}
+
+func (k *Consumer) claimOne(now int64, w redisq.Wish) (redisq.Lease, redisq.Standing) {
+	job := w.Job
 	before := k.Standing(job.ID)
 	m := meta{priority: job.Priority, attempts: job.Attempts, flags: redisq.FlagVerify, since: now}
 	switch before.State {
 	case redisq.Leased:
 		return redisq.Lease{}, before
 	case redisq.Missing:
-		if !insert {
+		if !w.Insert {
 			return redisq.Lease{}, before
 		}
 		k.bring(job.ID)
@@ -67,7 +73,8 @@ func (k *Consumer) ClaimOne(now int64, job redisq.Job, lease time.Duration, inse
 		m.since = now
 		delete(k.delayed, job.ID)
 	}
-	return k.lease(now, job.ID, m, lease), before
+	m.worker = w.Worker
+	return k.lease(now, job.ID, m, w.Lease), before
 }
 
 // leasedAs reports whether the token belongs to the current lease of the job.
@@ -111,7 +118,7 @@ func (k *Consumer) RestoreLeases(now int64, leases []redisq.Lease, lease time.Du
 		delete(k.ready, l.ID)
 		delete(k.delayed, l.ID)
 		k.metas[l.ID] = meta{priority: l.Priority, attempts: l.Attempt, flags: m.flags | redisq.FlagVerify, token: l.Token,
-			since: since}
+			worker: l.Worker, since: since}
 		k.leased[l.ID] = now + millis(lease)
 		out[i] = true
 	}
@@ -138,7 +145,7 @@ func (k *Consumer) nack(now int64, leases []redisq.Lease, delays []time.Duration
 			continue
 		}
 		m := charge(k.metas[l.ID])
-		m.token, m.since = "", 0
+		m.token, m.worker, m.since = "", "", 0
 		delete(k.leased, l.ID)
 		k.metas[l.ID] = m
 		if delays[i] > 0 {
@@ -160,7 +167,7 @@ func (k *Consumer) Release(leases []redisq.Lease) []bool {
 		m := k.metas[l.ID]
 		delete(k.leased, l.ID)
 		since := m.since
-		m.attempts, m.token, m.since = max(m.attempts-1, 0), "", 0
+		m.attempts, m.token, m.worker, m.since = max(m.attempts-1, 0), "", "", 0
 		k.ready[l.ID] = score(m.priority, m.attempts, since)
 		k.refund(l.Granted)
 		if k.metas[l.ID] = m; m.attempts == 0 && m.flags == 0 {
@@ -237,12 +244,13 @@ func (k *Consumer) Reclaim(now int64, limit, most int) redisq.Expired {
 			m.token = k.token()
 			k.leased[id] = now + millis(exhaustedLease)
 			out.Exhausted = append(out.Exhausted, redisq.Lease{ID: id, Priority: m.priority, Attempt: m.attempts, Flags: m.flags,
-				Token: m.token})
+				Token: m.token, Worker: m.worker})
 		} else {
 			delete(k.leased, id)
 			k.ready[id] = score(m.priority, m.attempts, now)
-			m.token, m.since = "", 0
-			out.Returned = append(out.Returned, redisq.Job{ID: id, Priority: m.priority, Attempts: m.attempts})
+			out.Returned = append(out.Returned, redisq.Job{ID: id, Priority: m.priority, Attempts: m.attempts,
+				Worker: m.worker})
+			m.token, m.worker, m.since = "", "", 0
 		}
 		k.metas[id] = m
 	}

@@ -21,7 +21,7 @@ func (k *Consumer) Park(now int64, window int, leases []redisq.Lease, delays []t
 		m := k.metas[l.ID]
 		delete(k.leased, l.ID)
 		k.refund(l.Granted)
-		m.attempts, m.token = max(m.attempts-1, 0), ""
+		m.attempts, m.token, m.worker = max(m.attempts-1, 0), "", ""
 		switch {
 		case m.since == unparked:
 			k.ready[l.ID] = score(m.priority, m.attempts, now)

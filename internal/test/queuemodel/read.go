@@ -44,7 +44,7 @@ func (k *Consumer) Standing(id ident.ID) redisq.Standing {
 	}
 	if at, ok := k.leased[id]; ok {
 		return redisq.Standing{State: redisq.Leased, Priority: m.priority, Attempts: m.attempts, Flags: m.flags,
-			Token: m.token, At: time.UnixMilli(at).UTC()}
+			Token: m.token, Worker: m.worker, At: time.UnixMilli(at).UTC()}
 	}
 	return redisq.Standing{}
 }

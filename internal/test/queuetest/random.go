@@ -191,7 +191,13 @@ func drawLimits(rt *rapid.T) redisq.Limits {
 		RetryShare:  rapid.SampledFrom([]int{0, 0, 1, 50, 90, 100}).Draw(rt, "share"),
 		Slots:       rapid.SampledFrom([]int{0, 0, 1, 4, 8}).Draw(rt, "slots"),
 		Retrying:    rapid.IntRange(0, 4).Draw(rt, "retrying"),
+		Worker:      drawWorker(rt),
 	}
+}
+
+// drawWorker draws who gets a lease.
+func drawWorker(rt *rapid.T) string {
+	return rapid.SampledFrom([]string{"", "", "billing-3;1.8.2", "a;"}).Draw(rt, "worker")
 }
 
 func (w *walker) claim(rt *rapid.T) {
@@ -214,7 +220,7 @@ func (w *walker) claimEach(rt *rapid.T) {
 	limits := drawLimits(rt)
 	for range rapid.IntRange(1, 4).Draw(rt, "n") {
 		wishes = append(wishes, redisq.Wish{Job: w.drawJob(rt, w.known(rt)), Lease: durations.Draw(rt, "lease"),
-			Insert: rapid.Bool().Draw(rt, "insert"), Limits: limits})
+			Insert: rapid.Bool().Draw(rt, "insert"), Limits: limits, Worker: drawWorker(rt)})
 	}
 	w.fresh++
 	got, err := w.begin(rt).ClaimEach(context.Background(), consumer, wishes)
@@ -270,6 +276,7 @@ func (w *walker) restoreLeases(rt *rapid.T) {
 			l.Token += l.ID.String()
 		}
 		l.Attempt = rapid.IntRange(1, 3).Draw(rt, "attempt")
+		l.Worker = drawWorker(rt)
 		leases = append(leases, l)
 	}
 	w.fresh++

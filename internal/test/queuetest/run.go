@@ -76,6 +76,8 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 		{"reclaiming is bounded", reclaimIsBounded},
 
 		{"one broker at a time fetches a token", oneFetchesAToken},
+		{"a lease names the worker that has it", leaseNamesItsWorker},
+		{"brokers share what they know of workers", presenceIsShared},
 
 		{"one job is claimed by name", claimedByName},
 		{"an unknown job is leased only on demand", unknownJobOnDemand},

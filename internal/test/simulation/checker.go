@@ -53,6 +53,7 @@ import (
 //	I25 a job that was purged is not given out again until it is redriven, and no job is
 //	    purged that is in flight
 //	I26 each open job that is not in flight has a reason, which is true
+//	I27 a job is dead with worker_lost only when more of its leases were lost than its consumer bears
 //
 // I11, resources, and I10 under faults are not for a simulation.
 

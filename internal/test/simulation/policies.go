@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
@@ -28,6 +29,9 @@ func (w *world) policy(channel uint32, kind durable.ConsumerType) string {
 	if w.plan.responses && kind == durable.Push {
 		responding(&r, set)
 	}
+	if r := draw(w.seed, word("losses"), uint64(channel), uint64(len(w.store.changes(0).Consumers))); r.hit(300) {
+		set["maxLeasesLost"] = strconv.Itoa(r.below(4))
+	}
 	if len(set) == 0 {
 		return ""
 	}
@@ -37,6 +41,33 @@ func (w *world) policy(channel uint32, kind durable.ConsumerType) string {
 		panic(err) // a map of strings
 	}
 	return string(record)
+}
+
+// mostAttempts is how many attempts of a job the policy of its consumer allows.
+func mostAttempts(k durable.Consumer) int {
+	p := policies.Of(k.Policy)
+	return p.MaxAttempts() + p.LossBudget
+}
+
+// checkLost checks that a job is dead because of lost leases when its consumer bears no more (I27).
+func (w *world) checkLost(rows []durable.Outcome) {
+	for _, o := range rows {
+		if o.Kind != durable.OutcomeDead || o.Reason != durable.WorkerLost {
+			continue
+		}
+		s := w.store
+		s.mu.Lock()
+		lost := s.ended[jobKey{o.ConsumerNo, o.ID}].lost
+		record := ""
+		if n := int(o.ConsumerNo); n >= 1 && n <= len(s.consumers) {
+			record = s.consumers[n-1].Policy
+		}
+		s.mu.Unlock()
+		if most := policies.Of(record).MaxLost(); lost <= most {
+			w.checker.report(o.ID, "I27: consumer %d: dead after %d lost leases, and its policy bears %d", o.ConsumerNo, lost,
+				most)
+		}
+	}
 }
 
 // orderingKey is the ordering key of the next message, "" if it has none.

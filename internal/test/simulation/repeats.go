@@ -132,8 +132,8 @@ func (c *checker) handPush(k durable.Consumer, id ident.ID, t *trace, h *handed)
 			c.fail(id, "I6: consumer %d: attempt %d is sent twice", k.No, h.attempt)
 		}
 	}
-	if sent > maxAttempts*(1+t.reopened+c.losses) {
-		c.fail(id, "I7: consumer %d: attempt number %d of at most %d", k.No, sent, maxAttempts)
+	if most := mostAttempts(k); sent > most*(1+t.reopened+c.losses) {
+		c.fail(id, "I7: consumer %d: attempt number %d of at most %d", k.No, sent, most)
 	}
 }
 

@@ -30,8 +30,9 @@ type store struct {
 	deliveries map[jobKey]durable.Outcome
 	open       map[jobKey]durable.Outcome
 	dead       map[jobKey]durable.Outcome
-	redriven   map[jobKey]int64 // of open jobs
-	givenBack  map[jobKey]int   // of open jobs: how often
+	redriven   map[jobKey]int64  // of open jobs
+	counted    map[jobKey]counts // of open jobs
+	ended      map[jobKey]counts // of dead jobs
 	attempts   map[attemptKey]bool
 	marks      map[uint32]ident.ID
 	failures   map[uint32][]int64 // Unix ms of the last failures that count for a tombstone
@@ -69,7 +70,7 @@ func newStore(clock func() time.Time) *store {
 		storeClock: storeClock{server: clock}, messages: map[uint32][]*durable.Message{}, keys: map[channelKey]ident.ID{},
 		chains: map[channelKey]ident.ID{}, links: map[messageKey]ident.ID{},
 		deliveries: map[jobKey]durable.Outcome{}, open: map[jobKey]durable.Outcome{}, dead: map[jobKey]durable.Outcome{},
-		redriven: map[jobKey]int64{}, givenBack: map[jobKey]int{},
+		redriven: map[jobKey]int64{}, counted: map[jobKey]counts{}, ended: map[jobKey]counts{},
 		exchanges: map[jobKey]*durable.Exchange{}, replays: map[uint32]*storedReplay{}, bulks: map[ident.ID]*storedBulk{},
 		receipts: map[durable.ReceiptID]durable.Receipt{},
 		attempts: map[attemptKey]bool{}, marks: map[uint32]ident.ID{}, schedules: map[ident.ID]*durable.Scheduled{},
@@ -265,6 +266,7 @@ func (s *store) recordOne(o durable.Outcome) {
 		s.attempts[attemptOf(o)] = true
 		if old, ok := s.open[k]; !ok || o.Attempts > old.Attempts {
 			s.reopenAs(k, o)
+			s.count(k, counts{lost: lostBy(o)})
 		}
 	case durable.OutcomeGivenBack:
 		s.attempts[attemptOf(o)] = true
@@ -277,17 +279,22 @@ func (s *store) recordOne(o durable.Outcome) {
 			o.StatusCode, o.Error = old.StatusCode, old.Error
 		}
 		s.reopenAs(k, o)
-		s.givenBack[k]++
+		s.count(k, counts{givenBack: 1})
 	case durable.OutcomeDead:
 		if s.flaw == purgeIsForgotten && o.Reason == durable.QueuePurged && s.flaw.strikes(o.ID) {
 			return
 		}
 		s.attempts[attemptOf(o)] = true
-		delete(s.open, k)
-		delete(s.redriven, k)
 		if _, ok := s.dead[k]; !ok {
 			s.dead[k] = o
+			s.ended[k] = counts{}
+			if _, ok := s.open[k]; ok {
+				s.ended[k] = s.counted[k]
+			}
+			s.ended[k] = s.ended[k].plus(counts{lost: lostBy(o)})
 		}
+		delete(s.open, k)
+		delete(s.redriven, k)
 	case durable.OutcomeDelivered:
 		if s.flaw == recordIsForgotten && s.flaw.strikes(o.ID) {
 			return
@@ -312,7 +319,8 @@ func (s *store) endLeases(consumer uint32, ends []durable.LeaseEnd, atMs int64) 
 		if j := s.state(jobKey{consumer, e.ID}); !j.Status.Over() && j.Attempts < e.Attempt {
 			s.recordOne(durable.Outcome{Kind: durable.OutcomeRetry, ConsumerNo: consumer, ID: e.ID, Priority: e.Priority,
 				Attempts: e.Attempt,
-				AtMs:     atMs, NextMs: atMs, Error: "the lease ended without an outcome"})
+				AtMs:     atMs, NextMs: atMs, Phase: durable.PhaseLeaseEnded, Error: "the lease ended without an outcome",
+				Worker: e.Worker})
 		}
 	}
 }
@@ -322,15 +330,34 @@ func (s *store) reopenAs(k jobKey, o durable.Outcome) {
 	if old, ok := s.open[k]; ok {
 		o.Priority = old.Priority
 	} else {
-		delete(s.givenBack, k)
+		delete(s.counted, k)
 	}
 	s.open[k] = o
+}
+
+// counts are what is counted of a job beside its attempts.
+type counts struct{ givenBack, lost int }
+
+func (c counts) plus(more counts) counts {
+	return counts{c.givenBack + more.givenBack, c.lost + more.lost}
+}
+
+// count adds to the counts of an open job.
+func (s *store) count(k jobKey, more counts) { s.counted[k] = s.counted[k].plus(more) }
+
+// lostBy is how many leases an outcome says are lost.
+func lostBy(o durable.Outcome) int {
+	if o.Phase == durable.PhaseLeaseEnded {
+		return 1
+	}
+	return 0
 }
 
 // state is what is stored about a job. Call it with mu held.
 func (s *store) state(k jobKey) durable.JobState {
 	state := func(status durable.JobStatus, o durable.Outcome) durable.JobState {
-		return durable.JobState{Status: status, Attempts: o.Attempts, ChangedMs: o.AtMs, StatusCode: o.StatusCode}
+		return durable.JobState{Status: status, Attempts: o.Attempts, ChangedMs: o.AtMs, StatusCode: o.StatusCode,
+			Worker: o.Worker}
 	}
 	if o, ok := s.deliveries[k]; ok {
 		return state(durable.Delivered, o)
@@ -338,12 +365,13 @@ func (s *store) state(k jobKey) durable.JobState {
 	if o, ok := s.dead[k]; ok {
 		j := state(durable.Dead, o)
 		j.Error, j.Reason, j.Discarded = o.Error, o.Reason, o.Forget
+		j.GivenBack, j.LeasesLost = s.ended[k].givenBack, s.ended[k].lost
 		return j
 	}
 	if o, ok := s.open[k]; ok {
 		j := state(durable.Open, o)
 		j.NextMs, j.Error, j.RedrivenMs = o.NextMs, o.Error, s.redriven[k]
-		j.GivenBack = s.givenBack[k]
+		j.GivenBack, j.LeasesLost, j.Worker = s.counted[k].givenBack, s.counted[k].lost, ""
 		return j
 	}
 	return durable.JobState{}
@@ -364,10 +392,15 @@ func (s *store) reopen(consumer uint32, ids []ident.ID, nowMs int64, again bool)
 		if again {
 			d.Attempts = 0
 		}
+		kept := s.ended[k]
+		if again {
+			kept = counts{}
+		}
 		d.NextMs, d.AtMs, d.StatusCode, d.Error = nowMs, nowMs, 0, ""
 		delete(s.dead, k)
 		s.reopenAs(k, d)
-		delete(s.givenBack, k)
+		s.counted[k] = kept
+		delete(s.ended, k)
 		s.redriven[k] = nowMs
 		out = append(out, durable.OpenJob{ID: id, Priority: d.Priority, Attempts: d.Attempts, NextMs: nowMs,
 			RedrivenMs: nowMs})

@@ -228,6 +228,12 @@ func (p *storePair) record() {
 		if o.Kind != durable.OutcomeDelivered {
 			o.Error = "e"
 		}
+		if o.Kind == durable.OutcomeRetry || o.Kind == durable.OutcomeDead {
+			o.Phase = []durable.Phase{durable.PhaseAnswered, durable.PhaseLeaseEnded}[p.r.below(2)]
+		}
+		if o.Kind != durable.OutcomeRetry {
+			o.Worker = []string{"", "w;1"}[p.r.below(2)]
+		}
 		if !slices.ContainsFunc(rows, func(e durable.Outcome) bool { return e.ID == o.ID && e.ConsumerNo == o.ConsumerNo }) {
 			rows = append(rows, o)
 		}

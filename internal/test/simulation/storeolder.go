@@ -14,7 +14,7 @@ import (
 type olderState struct {
 	deliveries, open, dead map[jobKey]durable.Outcome
 	redriven               map[jobKey]int64
-	givenBack              map[jobKey]int
+	counted, ended         map[jobKey]counts
 	attempts               map[attemptKey]bool
 	marks                  map[uint32]ident.ID
 	nodes                  []durable.Node
@@ -26,7 +26,7 @@ func (s *store) older() *olderState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &olderState{deliveries: maps.Clone(s.deliveries), open: maps.Clone(s.open), dead: maps.Clone(s.dead),
-		redriven: maps.Clone(s.redriven), givenBack: maps.Clone(s.givenBack),
+		redriven: maps.Clone(s.redriven), counted: maps.Clone(s.counted), ended: maps.Clone(s.ended),
 		attempts: maps.Clone(s.attempts), marks: maps.Clone(s.marks), nodes: slices.Clone(s.nodes), beat: s.beat,
 		history: s.history}
 }
@@ -46,7 +46,7 @@ func (s *store) goBack(o *olderState) (opened []jobKey) {
 	}
 	s.deliveries, s.open, s.dead, s.redriven = maps.Clone(o.deliveries), maps.Clone(o.open), maps.Clone(
 		o.dead), maps.Clone(o.redriven)
-	s.givenBack = maps.Clone(o.givenBack)
+	s.counted, s.ended = maps.Clone(o.counted), maps.Clone(o.ended)
 	s.attempts, s.marks, s.nodes = maps.Clone(o.attempts), maps.Clone(o.marks), slices.Clone(o.nodes)
 	s.beat, s.history = o.beat, o.history
 	return slices.DeleteFunc(opened, func(k jobKey) bool { return s.state(k).Status == durable.Delivered })

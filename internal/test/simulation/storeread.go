@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"context"
 	"slices"
 
 	"github.com/penstock-broker/penstock/durable"
@@ -152,7 +153,8 @@ func (s *store) deadJobs(consumer uint32, from ident.ID, limit int) []durable.De
 	for k, o := range s.dead {
 		if k.consumer == consumer && k.id.Compare(from) >= 0 && s.state(k).Status == durable.Dead && !o.Forget {
 			out = append(out, durable.DeadJob{ID: k.id, Priority: o.Priority, Attempts: o.Attempts, DiedMs: o.AtMs,
-				StatusCode: o.StatusCode, Error: o.Error, Reason: o.Reason, Answer: o.Answer})
+				StatusCode: o.StatusCode, Error: o.Error, Reason: o.Reason, Answer: o.Answer, Worker: o.Worker,
+				LeasesLost: s.ended[k].lost, GivenBack: s.ended[k].givenBack})
 		}
 	}
 	slices.SortFunc(out, func(a, b durable.DeadJob) int { return a.ID.Compare(b.ID) })
@@ -253,4 +255,15 @@ func (s *store) levelDelivered(k durable.Consumer, priority int, after, through 
 		}
 	}
 	return last, all
+}
+
+// Tasks returns the tasks of messages.
+func (t storeSeam) Tasks(ctx context.Context, channelNo uint32, ids []ident.ID) (map[ident.ID]string, error) {
+	return read(ctx, t, "Tasks", channelNo, func() map[ident.ID]string {
+		out := map[ident.ID]string{}
+		for _, m := range t.s.messagesByID(channelNo, ids) {
+			out[m.ID] = m.Task()
+		}
+		return out
+	})
 }

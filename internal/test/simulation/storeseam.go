@@ -81,6 +81,7 @@ func (t storeSeam) Record(ctx context.Context, outcomes []durable.Outcome) error
 	}
 	return t.do(ctx, "Record", 0, func() {
 		t.s.record(rows)
+		t.l.w.checkLost(rows)
 		t.l.w.checker.recorded(t.l, rows)
 	})
 }

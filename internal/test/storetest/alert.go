@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // to is the change of a consumer from one state to another one.
@@ -178,6 +179,13 @@ var alertTests = map[string]func(*testing.T, *fixture){
 			require.NoError(t, err)
 			require.Equal(t, want, n, since)
 		}
+		newest, err := f.NewestDead(f.ctx, ks[2].No)
+		require.NoError(t, err)
+		all, err := f.DeadJobs(f.ctx, ks[2].No, ident.ID{}, 100)
+		require.NoError(t, err)
+		require.Equal(t, all[len(all)-1], newest)
+		_, err = f.NewestDead(f.ctx, ks[1].No)
+		require.ErrorIs(t, err, durable.ErrNotFound)
 		var begun atomic.Int32
 		race(5, func(int) {
 			won, err := f.BeginGrowth(f.ctx, ks[2].No, 500, "many")
