@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/credentials"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/answer"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
@@ -142,7 +143,8 @@ func (a *API) admitConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error 
 	if err != nil {
 		return err
 	}
-	st, err := a.o.Catalogue.AdmitConsumer(ctx, param(rc, "channel"), channelToken, param(rc, "consumer"), token)
+	st, err := a.o.Catalogue.AdmitConsumer(request.Of(rc), param(rc, "channel"), channelToken, param(rc, "consumer"),
+		token)
 	if err == nil {
 		answer.SetKey(rc, share.Consumer(st.Consumer.No))
 		rc.SetUserValue(standingKey, &st)
@@ -169,7 +171,8 @@ func (a *API) admitProducer(ctx context.Context, rc *fasthttp.RequestCtx) error 
 	if err != nil {
 		return err
 	}
-	st, err := a.o.Catalogue.AdmitProducer(ctx, param(rc, "channel"), channelToken, h.Peek(headerProducerID), token)
+	st, err := a.o.Catalogue.AdmitProducer(request.Of(rc), param(rc, "channel"), channelToken, h.Peek(headerProducerID),
+		token)
 	if err != nil {
 		return err
 	}

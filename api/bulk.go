@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 )
 
 const (
@@ -209,9 +210,9 @@ func (a *API) getBadRows(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	rc.SetContentType(apitype.MediaJSON)
 	rc.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
 	rc.Response.Header.Set(fasthttp.HeaderLastModified, string(fasthttp.AppendHTTPDate(nil, time.UnixMilli(b.ChangedMs))))
-	st := standing(rc) // the request is over when the rows are written
+	st, of := standing(rc), request.Of(rc) // the RequestCtx is another request's when the rows are written
 	rc.SetBodyStreamWriter(func(w *bufio.Writer) {
-		if err := a.writeBadRows(w, st, b.ID, page); err != nil {
+		if err := a.writeBadRows(of, w, st, b.ID, page); err != nil {
 			a.log.Debug("the bad rows of a bulk were not written whole", "error", err)
 		}
 	})
@@ -220,7 +221,8 @@ func (a *API) getBadRows(ctx context.Context, rc *fasthttp.RequestCtx) error {
 
 // writeBadRows writes pages of bad rows, the first of which is read already, as long as a new request
 // would be admitted. After an error the answer is no JSON, so that a client takes it for what it is.
-func (a *API) writeBadRows(w *bufio.Writer, st *catalogue.Standing, id ident.ID, page []durable.BadRow) error {
+func (a *API) writeBadRows(of context.Context, w *bufio.Writer, st *catalogue.Standing, id ident.ID,
+	page []durable.BadRow) error {
 	between := `{"Result":[`
 	for len(page) > 0 {
 		for _, r := range page {
@@ -240,7 +242,7 @@ func (a *API) writeBadRows(w *bufio.Writer, st *catalogue.Standing, id ident.ID,
 		if err := st.Judge(); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+		ctx, cancel := context.WithTimeout(of, requestTimeout)
 		next, err := a.o.Store.BadRows(ctx, id, page[len(page)-1].Row, badRowsPage)
 		cancel()
 		if err != nil {

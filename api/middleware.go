@@ -11,10 +11,11 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 )
 
 const (
-	headerRequestID   = "X-Request-ID"
+	headerRequestID   = request.HeaderID
 	maxRequestIDBytes = 128
 )
 

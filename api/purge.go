@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/jobs"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 )
 
 const (
@@ -54,7 +55,7 @@ func (a *API) purgeConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error 
 
 // purge makes steps as long as the request may take, its client is there and the broker does not stop.
 func (a *API) purge(rc *fasthttp.RequestCtx, p *jobs.Purge) (total int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), purgeWithin+requestTimeout)
+	ctx, cancel := context.WithTimeout(request.Of(rc), purgeWithin+requestTimeout)
 	defer cancel()
 	for end := time.Now().Add(purgeWithin); !p.Done() && time.Now().Before(end); {
 		select {

@@ -19,7 +19,7 @@ var errLateChange = problem.New(fasthttp.StatusConflict, "already_dispatched",
 func (a *API) changeScheduled(rc *fasthttp.RequestCtx) error {
 	var was *durable.Scheduled
 	var c durable.ScheduleChange
-	err := within(func(ctx context.Context) (err error) {
+	err := within(rc, func(ctx context.Context) (err error) {
 		if err = a.admit(ctx, rc, AccessPublished); err != nil {
 			return err
 		}

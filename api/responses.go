@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/tool/answer"
 	"github.com/penstock-broker/penstock/internal/tool/egress"
 	"github.com/penstock-broker/penstock/internal/tool/quantity"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 )
 
 // maxPosted is the largest body that a receiver may post. What is above responseMaxBytes of it is
@@ -108,7 +109,7 @@ func (a *API) getResponses(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if q.wait > 0 {
 		st := standing(rc)
 		if st == nil {
-			of := a.o.Catalogue.StandingIn(ch)
+			of := a.o.Catalogue.StandingIn(request.Of(rc), ch)
 			st = &of
 		}
 		w := exchange.Wish{Key: answer.KeyOf(rc), ChannelNo: ch.No, Head: m.Head(), Until: q.until, Wait: q.wait, Standing: st, Stopping: a.o.Stopping}
@@ -123,7 +124,7 @@ func (a *API) getResponses(ctx context.Context, rc *fasthttp.RequestCtx) error {
 			rc.Response.Header.Set("Retry-After", exchange.Crowded)
 		}
 	}
-	return within(func(ctx context.Context) error {
+	return within(rc, func(ctx context.Context) error {
 		if now := a.o.Catalogue.ChannelByNo(ch.No); now != nil {
 			ch = now
 		}
@@ -208,7 +209,7 @@ func (a *API) admitReceiver(ctx context.Context, rc *fasthttp.RequestCtx) error 
 			return catalogue.ErrConsumerToken
 		}
 	}
-	st, err := a.o.Catalogue.AdmitConsumer(ctx, param(rc, "channel"), channelToken, id, token)
+	st, err := a.o.Catalogue.AdmitConsumer(request.Of(rc), param(rc, "channel"), channelToken, id, token)
 	if err == nil {
 		rc.SetUserValue(standingKey, &st)
 	}

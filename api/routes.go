@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 )
 
 // An Access is the kind of token that a route requires; the package comment has the rules.
@@ -106,7 +107,7 @@ var table = []Route{
 	{Method: get, Path: "/channel/{channel}/message/{message}/timeline", Access: AccessPublished, Summary: "what became of a message", Query: pageQueries, serve: (*API).messageTimeline},
 	{Method: get, Path: "/channel/{channel}/message/{message}/responses", Access: AccessPublished, Summary: "the responses of the consumers to a message", Query: answersQueries, serve: (*API).getResponses},
 	{Method: post, Path: "/channel/{channel}/message/{message}/response", Access: AccessReceiver, Summary: "post the response to a message", Body: maxPosted, serve: (*API).postResponse},
-	{Method: post, Path: "/channel/{channel}/request", Access: AccessData, Summary: "publish a message and wait for its response", Body: OwnBody, Headers: requestHeaders, data: request},
+	{Method: post, Path: "/channel/{channel}/request", Access: AccessData, Summary: "publish a message and wait for its response", Body: OwnBody, Headers: requestHeaders, data: requestAndWait},
 	{Method: get, Path: "/producer/{producer}/dlq", Access: AccessSender, Summary: "the replies that a producer did not take", Query: pageQueries, serve: (*API).getReplyDLQ},
 	{Method: post, Path: "/producer/{producer}/dlq", Access: AccessForm, Summary: "redrive the dead replies to a producer", Body: smallBody, serve: (*API).redriveReplies},
 	{Method: get, Path: "/channel/{channel}/messages-status", Access: AccessManagement, Summary: "count the messages of a channel", serve: (*API).countMessages},
@@ -171,8 +172,8 @@ func broadcast(d DataPlane, rc *fasthttp.RequestCtx, _ intake.Limit) {
 	d.Broadcast(rc, channelID)
 }
 
-func request(d DataPlane, rc *fasthttp.RequestCtx, _ intake.Limit) { d.Request(rc) }
-func receipt(d DataPlane, rc *fasthttp.RequestCtx, _ intake.Limit) { d.Receipt(rc) }
+func requestAndWait(d DataPlane, rc *fasthttp.RequestCtx, _ intake.Limit) { d.Request(rc) }
+func receipt(d DataPlane, rc *fasthttp.RequestCtx, _ intake.Limit)        { d.Receipt(rc) }
 
 func batch(d DataPlane, rc *fasthttp.RequestCtx, _ intake.Limit) { d.BroadcastBatch(rc) }
 
@@ -267,7 +268,7 @@ func (a *API) handler(route Route) fasthttp.RequestHandler {
 	return func(rc *fasthttp.RequestCtx) {
 		err := decodePathIDs(rc, params)
 		if err == nil {
-			err = within(func(ctx context.Context) error { return a.admit(ctx, rc, route.Access) })
+			err = within(rc, func(ctx context.Context) error { return a.admit(ctx, rc, route.Access) })
 		}
 		if err == nil {
 			var loaded intake.Loaded
@@ -278,7 +279,7 @@ func (a *API) handler(route Route) fasthttp.RequestHandler {
 			err = standing(rc).Judge() // its body may have come slowly
 		}
 		if err == nil {
-			err = within(func(ctx context.Context) error { return route.serve(a, ctx, rc) })
+			err = within(rc, func(ctx context.Context) error { return route.serve(a, ctx, rc) })
 		}
 		if err != nil {
 			a.fail(rc, err)
@@ -287,10 +288,9 @@ func (a *API) handler(route Route) fasthttp.RequestHandler {
 }
 
 // within calls f with requestTimeout. The timeout covers the work in the stores and not the
-// whole request, whose body may take longer. The context is not derived from the request:
-// the server reuses the request while the database driver may still read the context.
-func within(f func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+// whole request, whose body may take longer.
+func within(rc *fasthttp.RequestCtx, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(request.Of(rc), requestTimeout)
 	defer cancel()
 	return f(ctx)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/tool/failpoint"
 	"github.com/penstock-broker/penstock/internal/tool/guard"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 )
 
 // commitRows and commitBytes bound one transaction of published messages. The insert rate of
@@ -138,13 +139,13 @@ func (c *committer) Run(ctx context.Context) {
 }
 
 func (c *committer) work(ctx context.Context, i int) {
+	ctx = context.WithoutCancel(ctx) // shutdown must not abort a transaction whose callers are waiting
 	for {
 		batch, keyed := c.take()
 		if batch == nil {
 			return
 		}
-		// Shutdown must not abort a transaction whose callers are waiting.
-		c.transact(context.WithoutCancel(ctx), i, batch)
+		c.transact(ctx, i, batch)
 		c.ended(keyed)
 	}
 }
@@ -243,7 +244,7 @@ func (c *committer) commit(ctx context.Context, batch []*write) []error {
 			deadline = w.until
 		}
 	}
-	ctx, cancel := context.WithDeadline(ctx, maxTime(deadline, start.Add(commitLeast)))
+	ctx, cancel := context.WithDeadline(&transaction{ctx, batch}, maxTime(deadline, start.Add(commitLeast)))
 	defer cancel()
 	c.commits.Add(1)
 	c.metrics.CommitBatch.Observe(float64(len(batch)))
@@ -257,6 +258,32 @@ func (c *committer) commit(ctx context.Context, batch []*write) []error {
 		batch[i].finish(err)
 	}
 	return results
+}
+
+// A transaction is the context of a commit. Until the commit is over it leads to the requests whose
+// messages are in it (request.Each): one may end before its messages are stored, and none of them ends it.
+type transaction struct {
+	context.Context
+	batch []*write
+}
+
+// Value returns the transaction itself as the work for several requests.
+func (t *transaction) Value(key any) any {
+	if key == (request.JointKey{}) {
+		return t
+	}
+	return t.Context.Value(key)
+}
+
+// Each calls f with the context of each submission, until it returns false.
+func (t *transaction) Each(f func(context.Context) bool) {
+	var last *Submission
+	for _, w := range t.batch {
+		if w.of != last && !f(w.of.ctx) {
+			return
+		}
+		last = w.of
+	}
 }
 
 // insertGuarded is insert, whose panic leaves the outcome of its messages unknown.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/cluster"
@@ -21,6 +22,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/test/memstore"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
@@ -235,7 +237,7 @@ func TestTheReasonOfARejectedLineIsLoggedOncePerTransaction(t *testing.T) {
 	rejected := fmt.Errorf("%w: CONSTRAINT `picky` failed", durable.ErrRejected)
 	c := &committer{log: slog.New(slog.NewTextHandler(&logged, nil))}
 	line := func() *write {
-		return &write{msg: &durable.Message{Key: "k", Payload: []byte("s3cret")}, of: &Submission{ctx: t.Context(),
+		return &write{msg: &durable.Message{Key: "k", Payload: []byte("s3cret")}, of: &Submission{ctx: requestOf("r-1"),
 			lines: true}}
 	}
 	single := &write{msg: &durable.Message{}, of: &Submission{ctx: t.Context()}}
@@ -243,5 +245,61 @@ func TestTheReasonOfARejectedLineIsLoggedOncePerTransaction(t *testing.T) {
 	require.Empty(t, logged.String(), "the answer of a single request is logged where it is written")
 	c.tellRejected([]*write{single, line(), line()}, []error{nil, rejected, rejected})
 	require.Equal(t, 1, bytes.Count(logged.Bytes(), []byte("picky")))
+	require.Contains(t, logged.String(), "request_id=r-1")
 	require.NotContains(t, logged.String(), "s3cret")
+}
+
+// asking is a store that tells for which requests it is asked.
+type asking struct {
+	noStore
+	entered chan struct{}
+	gate    chan struct{}
+	mu      sync.Mutex
+	ids     [][]string
+}
+
+func (s *asking) Insert(ctx context.Context, _ durable.NodeLease, batch []*durable.Message) []error {
+	s.entered <- struct{}{}
+	<-s.gate
+	var ids []string
+	request.Each(ctx, func(member context.Context) bool {
+		ids = append(ids, request.ID(member))
+		return true
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ids = append(s.ids, ids)
+	return make([]error, len(batch))
+}
+
+func requestOf(id string) context.Context {
+	var rc fasthttp.RequestCtx
+	rc.Response.Header.Set(request.HeaderID, id)
+	return request.Of(&rc)
+}
+
+// A transaction has messages of several requests, of one some: it leads to each request once.
+func TestATransactionLeadsToTheRequestsOfItsMessages(t *testing.T) {
+	store := &asking{entered: make(chan struct{}, 10), gate: make(chan struct{})}
+	c, _, stop := startCommitter(t, &memstore.Store{}, time.Minute)
+	c.store = store
+	s := submitterOn(c)
+	var subs []*Submission
+	submit := func(id string, payloads ...string) {
+		subs = append(subs, s.Submit(requestOf(id), Terms{Patience: time.Minute, Since: time.Now()}, text(payloads...)...))
+	}
+	for i := range Committers {
+		submit(fmt.Sprint("first-", i), "a")
+		<-store.entered
+	}
+	submit("alone", "a")
+	submit("lines", "a", "b", "c")
+	submit("another", "a")
+	close(store.gate)
+	for _, sub := range subs {
+		sub.Wait()
+		sub.Release()
+	}
+	stop()
+	require.Contains(t, store.ids, []string{"alone", "lines", "another"})
 }

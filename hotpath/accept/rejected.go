@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 )
 
 // tellRejected logs why the store rejects a line of a batch request, once for each transaction,
@@ -12,8 +13,9 @@ import (
 func (c *committer) tellRejected(batch []*write, results []error) {
 	for i, err := range results {
 		if batch[i].of.lines && errors.Is(err, durable.ErrRejected) {
-			c.log.WarnContext(batch[i].of.ctx, "the store rejects a line of a batch", "message", batch[i].msg.PublicID(),
-				"error", err)
+			ctx := batch[i].of.ctx
+			c.log.WarnContext(ctx, "the store rejects a line of a batch", "message", batch[i].msg.PublicID(), "request_id",
+				request.ID(ctx), "error", err)
 			return
 		}
 	}

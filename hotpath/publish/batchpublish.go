@@ -2,6 +2,7 @@ package publish
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"mime"
@@ -14,6 +15,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/cloudevents"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/guard"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 )
 
 const (
@@ -41,7 +43,8 @@ const (
 // into bounded memory. A bad line never fails another line.
 func (p *Publisher) BroadcastBatch(rc *fasthttp.RequestCtx) {
 	channelID, _ := rc.UserValue("channel").(string)
-	from, err := p.sender(rc, channelID)
+	ctx := request.Of(rc)
+	from, err := p.sender(ctx, rc, channelID)
 	if err != nil {
 		problem.Write(rc, err)
 		return
@@ -51,7 +54,7 @@ func (p *Publisher) BroadcastBatch(rc *fasthttp.RequestCtx) {
 		err = uncoded(&rc.Request.Header)
 	}
 	if err == nil {
-		err = p.batch(rc, from, mode == cloudevents.Batch)
+		err = p.batch(ctx, rc, from, mode == cloudevents.Batch)
 	}
 	if err != nil {
 		problem.Write(rc, err)
@@ -60,7 +63,7 @@ func (p *Publisher) BroadcastBatch(rc *fasthttp.RequestCtx) {
 
 // batch begins the answer to a batch of lines or of events. Only one of events at the route of single
 // messages may have a Content-Encoding.
-func (p *Publisher) batch(rc *fasthttp.RequestCtx, from sender, events bool) error {
+func (p *Publisher) batch(ctx *request.Context, rc *fasthttp.RequestCtx, from sender, events bool) error {
 	if from.producer.PublishSecret != "" {
 		return errUnsignedByLine
 	}
@@ -71,19 +74,19 @@ func (p *Publisher) batch(rc *fasthttp.RequestCtx, from sender, events bool) err
 			"application/cloudevents-batch+json.")
 	}
 	w := p.drafter(from)
-	err := w.setDefaults(h)
+	err := w.setDefaults(ctx, h)
 	if err == nil && !h.IsHTTP11() {
 		err = errHTTP10
 	}
 	if err != nil {
 		return err
 	}
-	b, err := p.openBatch(rc, w)
+	b, err := p.openBatch(ctx, rc, w)
 	if err != nil {
 		return err
 	}
 	b.events, b.blank.request = events, events
-	b.requestID = string(rc.Response.Header.Peek("X-Request-ID"))
+	b.requestID = ctx.ID()
 	rc.Response.Header.Set(AckHeader, Committed(from.ch.Intake.Ack).String())
 	rc.SetContentType("application/x-ndjson")
 	rc.SetStatusCode(fasthttp.StatusOK)
@@ -92,7 +95,7 @@ func (p *Publisher) batch(rc *fasthttp.RequestCtx, from sender, events bool) err
 }
 
 // openBatch returns the batch of a request, whose body may be coded.
-func (p *Publisher) openBatch(rc *fasthttp.RequestCtx, from Drafter) (*batch, error) {
+func (p *Publisher) openBatch(ctx context.Context, rc *fasthttp.RequestCtx, from Drafter) (*batch, error) {
 	h := &rc.Request.Header
 	value, err := codingOf(h)
 	if err != nil {
@@ -111,7 +114,7 @@ func (p *Publisher) openBatch(rc *fasthttp.RequestCtx, from Drafter) (*batch, er
 		}
 		body, length = bytes.NewReader(text), len(text)
 	}
-	b := newBatch(from, body, length, rc.Conn())
+	b := newBatch(ctx, from, body, length, rc.Conn())
 	b.held = held
 	if !b.open() {
 		_ = b.Close()
@@ -141,8 +144,8 @@ type batch struct {
 
 // newBatch returns a batch of drafts with the defaults of a drafter. length is the size of the body in
 // bytes, or negative for a chunked body.
-func newBatch(from Drafter, body io.Reader, length int, conn net.Conn) *batch {
-	w := newWire(conn)
+func newBatch(ctx context.Context, from Drafter, body io.Reader, length int, conn net.Conn) *batch {
+	w := newWire(ctx, conn)
 	return &batch{Drafter: from, body: Body{from: body, wire: w, length: length}, wire: w, chunks: make(chan *chunk,
 		chunksAhead), answers: newAnswers(from.ch.ID)}
 }

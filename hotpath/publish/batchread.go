@@ -154,7 +154,7 @@ func (b *batch) parse(d *Draft, text []byte) error {
 	if err := read(text); err != nil {
 		return err
 	}
-	return b.complete(d)
+	return b.complete(b.wire.ctx, d)
 }
 
 // submit submits a chunk once the broker has room for it. It reports whether the connection is

@@ -79,7 +79,7 @@ func newBatchDoor(t *testing.T, waiting int64) *batchDoor {
 }
 
 func (d *batchDoor) batch(body io.Reader, conn net.Conn) *batch {
-	b := newBatch(d.Publisher.drafter(*testSender("c")), body, -1, conn)
+	b := newBatch(context.Background(), d.Publisher.drafter(*testSender("c")), body, -1, conn)
 	if !b.open() {
 		panic("a door has room for a batch")
 	}

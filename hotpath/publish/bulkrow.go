@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,31 +22,31 @@ type Row struct {
 func (p *Publisher) Longest() int { return 2*p.maxBody + 16<<10 }
 
 // Line returns what a row becomes that is a line of a batch.
-func (w *Drafter) Line(text []byte) (Row, error) {
+func (w *Drafter) Line(ctx context.Context, text []byte) (Row, error) {
 	d := w.draft()
-	return w.row(d, d.line(text))
+	return w.row(ctx, d, d.line(text))
 }
 
 // Record returns what a row becomes that has a cell for each column. An empty cell is an absent
 // member, but an empty payload.
-func (w *Drafter) Record(columns, cells []string) (Row, error) {
+func (w *Drafter) Record(ctx context.Context, columns, cells []string) (Row, error) {
 	d := w.draft()
 	for i, name := range columns {
 		if err := d.Set(name, cells[i]); err != nil {
-			return w.row(d, err)
+			return w.row(ctx, d, err)
 		}
 	}
 	if !d.hasPayload && !slices.ContainsFunc(columns, isPayload) {
-		return w.row(d, errNoPayload)
+		return w.row(ctx, d, errNoPayload)
 	}
-	return w.row(d, nil)
+	return w.row(ctx, d, nil)
 }
 
 // row returns what a draft becomes whose properties are set, unless err is not nil.
-func (w *Drafter) row(d *Draft, err error) (Row, error) {
+func (w *Drafter) row(ctx context.Context, d *Draft, err error) (Row, error) {
 	defer d.free()
 	if err == nil {
-		err = w.complete(d)
+		err = w.complete(ctx, d)
 	}
 	return Row{d.msg, d.later}, err
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
@@ -32,8 +33,8 @@ type wire struct {
 	moved time.Time // when the deadline of writing was set last
 }
 
-func newWire(c net.Conn) *wire {
-	ctx, stop := context.WithCancel(context.Background())
+func newWire(ctx context.Context, c net.Conn) *wire {
+	ctx, stop := context.WithCancel(ctx)
 	return &wire{conn: c, ctx: ctx, stop: stop}
 }
 
@@ -55,11 +56,12 @@ type Body struct {
 // io.EOF: a body that breaks off ends with another error. So does the body of a sender that would not
 // be admitted any more.
 func (p *Publisher) Body(rc *fasthttp.RequestCtx, st *catalogue.Standing) *Body {
+	ctx := request.Of(rc)
 	from, n := rc.RequestBodyStream(), rc.Request.Header.ContentLength()
 	if from == nil {
 		from = bytes.NewReader(rc.Request.Body())
 	}
-	return &Body{from: from, judge: func() error { return p.Still(st) }, wire: newWire(rc.Conn()), length: n,
+	return &Body{from: from, judge: func() error { return p.Still(ctx, st) }, wire: newWire(ctx, rc.Conn()), length: n,
 		begun: rc.Time(), whole: true}
 }
 

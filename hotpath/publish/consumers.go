@@ -111,7 +111,7 @@ func namesIn(names []string, list string) []string {
 
 // addressed returns the positions of named consumers of a channel. A name that the copy of the
 // catalogue lacks is refused only after a refresh.
-func (p *Publisher) addressed(ch *catalogue.Channel, names []string) (durable.Positions, error) {
+func (p *Publisher) addressed(ctx context.Context, ch *catalogue.Channel, names []string) (durable.Positions, error) {
 	switch {
 	case len(names) == 0:
 		return "", errNoConsumers
@@ -123,8 +123,8 @@ func (p *Publisher) addressed(ch *catalogue.Channel, names []string) (durable.Po
 	for _, name := range names {
 		k := p.catalogue.Consumer(ch.ID, name)
 		if k == nil && !refreshed && ident.ValidName(name) {
-			ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
-			err := p.catalogue.Refresh(ctx)
+			within, cancel := context.WithTimeout(ctx, intake.AnswerWithin)
+			err := p.catalogue.Refresh(within)
 			cancel()
 			if err != nil {
 				return "", err

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"context"
 	"sync"
 
 	"github.com/valyala/fasthttp"
@@ -113,9 +114,9 @@ func (p *Publisher) Rows(channelNo, producerNo uint32, stored Defaults, createdM
 }
 
 // Defaults reads the defaults of a bulk from the headers of its request.
-func (p *Publisher) Defaults(h *fasthttp.RequestHeader, ch *catalogue.Channel) (Defaults, error) {
+func (p *Publisher) Defaults(ctx context.Context, h *fasthttp.RequestHeader, ch *catalogue.Channel) (Defaults, error) {
 	w := p.drafter(sender{ch: ch})
-	err := w.setDefaults(h)
+	err := w.setDefaults(ctx, h)
 	out := w.blank.Defaults
 	out.Addressed = []byte(w.to)
 	out.Headers = durable.TaskLine(w.blank.task, out.Headers)
@@ -126,10 +127,10 @@ func (p *Publisher) Defaults(h *fasthttp.RequestHeader, ch *catalogue.Channel) (
 }
 
 // setDefaults takes the defaults of lines from the headers of their request.
-func (w *Drafter) setDefaults(h *fasthttp.RequestHeader) (err error) {
+func (w *Drafter) setDefaults(ctx context.Context, h *fasthttp.RequestHeader) (err error) {
 	d := &w.blank
 	if err = d.fill(h, ofLines); err == nil && d.consumers != nil {
-		w.to, err = w.p.addressed(w.ch, d.consumers)
+		w.to, err = w.p.addressed(ctx, w.ch, d.consumers)
 	}
 	d.request, d.consumers, d.ownAt, d.ownDelay = false, nil, false, false
 	return err
@@ -143,7 +144,7 @@ func (w *Drafter) draft() *Draft {
 }
 
 // complete makes a draft the message that it describes, or its schedule.
-func (w *Drafter) complete(d *Draft) (err error) {
+func (w *Drafter) complete(ctx context.Context, d *Draft) (err error) {
 	if len(d.payload) > w.p.maxBody {
 		return errBodyTooLarge
 	}
@@ -161,7 +162,7 @@ func (w *Drafter) complete(d *Draft) (err error) {
 		}
 	}
 	if d.consumers != nil {
-		if m.Addressed, err = w.p.addressed(w.ch, d.consumers); err != nil {
+		if m.Addressed, err = w.p.addressed(ctx, w.ch, d.consumers); err != nil {
 			return err
 		}
 	}

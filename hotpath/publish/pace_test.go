@@ -42,7 +42,7 @@ func TestABodyThatIsEndedIsNotReadOn(t *testing.T) {
 	here, there := net.Pipe()
 	defer here.Close()
 	defer there.Close()
-	b := Body{from: here, wire: newWire(here), length: 10}
+	b := Body{from: here, wire: newWire(t.Context(), here), length: 10}
 	read := make(chan error, 1)
 	go func() {
 		_, err := b.Read(make([]byte, 1))

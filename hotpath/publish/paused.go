@@ -10,11 +10,11 @@ import (
 
 // takes refuses a message for a channel that the copy of the catalogue shows as paused, unless another
 // broker has resumed the channel.
-func (p *Publisher) takes(ch *catalogue.Channel) error {
+func (p *Publisher) takes(ctx context.Context, ch *catalogue.Channel) error {
 	if !ch.Paused {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	ctx, cancel := context.WithTimeout(ctx, intake.AnswerWithin)
 	defer cancel()
 	if err := p.catalogue.Refresh(ctx); err != nil {
 		return err

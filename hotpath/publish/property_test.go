@@ -88,7 +88,7 @@ func TestAWayInWithoutHTTPFillsDraftsAndSubmitsThem(t *testing.T) {
 			}
 		}
 		if d.err == nil {
-			d.err = w.complete(d)
+			d.err = w.complete(t.Context(), d)
 		}
 		all = append(all, d)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/quota"
 	"github.com/penstock-broker/penstock/internal/tool/answer"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
@@ -71,19 +72,21 @@ func New(o Options) *Publisher {
 // Broadcast is POST /channel/{channel}/broadcast. A 201 means that the message
 // is committed and flushed; every other answer means that it is not, or, for
 // 503 outcome_unknown, that it may be.
-func (p *Publisher) Broadcast(ctx *fasthttp.RequestCtx, channelID string) {
-	if err := p.publish(ctx, channelID); err != nil {
-		problem.Write(ctx, err)
+func (p *Publisher) Broadcast(rc *fasthttp.RequestCtx, channelID string) {
+	ctx := request.Lend(rc)
+	defer ctx.Return()
+	if err := p.publish(ctx, rc, channelID); err != nil {
+		problem.Write(rc, err)
 	}
 }
 
-func (p *Publisher) publish(rc *fasthttp.RequestCtx, channelID string) error {
+func (p *Publisher) publish(ctx context.Context, rc *fasthttp.RequestCtx, channelID string) error {
 	h := &rc.Request.Header
-	from, err := p.sender(rc, channelID)
+	from, err := p.sender(ctx, rc, channelID)
 	if err != nil {
 		return err
 	}
-	if err := p.takes(from.ch); err != nil {
+	if err := p.takes(ctx, from.ch); err != nil {
 		return err
 	}
 	mode, err := eventMode(h)
@@ -91,18 +94,20 @@ func (p *Publisher) publish(rc *fasthttp.RequestCtx, channelID string) error {
 		return err
 	}
 	if mode == cloudevents.Batch {
-		return p.batch(rc, from, true)
+		of := request.Of(rc) // it is read after this call
+		from.standing = from.standing.In(of)
+		return p.batch(of, rc, from, true)
 	}
 	w := p.drafter(from)
 	d := w.draft()
 	defer d.free()
 	if err = d.describe(h, mode, ofMessage); err == nil {
-		err = w.complete(d)
+		err = w.complete(ctx, d)
 	}
 	if err != nil {
 		return err
 	}
-	w.store(rc, mode, d)
+	w.store(ctx, rc, mode, d)
 	return p.answer(rc, w.ch, d)
 }
 
@@ -120,7 +125,7 @@ func (d *Draft) describe(h *fasthttp.RequestHeader, mode cloudevents.Mode, kinds
 // store reads the payload of a draft and waits for the store, inside the bounds of what may wait.
 // Admission comes after the payload: a client that is slow to send one holds no place that others could
 // use.
-func (w *Drafter) store(rc *fasthttp.RequestCtx, mode cloudevents.Mode, d *Draft) {
+func (w *Drafter) store(ctx context.Context, rc *fasthttp.RequestCtx, mode cloudevents.Mode, d *Draft) {
 	msg, scheduled := d.message(), d.later != nil
 	held, err := w.readPayload(rc, mode, msg)
 	defer w.p.bytes.Give(w.key(), held)
@@ -133,8 +138,7 @@ func (w *Drafter) store(rc *fasthttp.RequestCtx, mode cloudevents.Mode, d *Draft
 		}
 		return
 	}
-	t := accept.Terms{Patience: accept.Patience, Since: time.Now(), Counted: held}
-	sent := w.Submit(context.Background(), t, d.only())
+	sent := w.Submit(ctx, accept.Terms{Patience: accept.Patience, Since: time.Now(), Counted: held}, d.only())
 	sent.Wait()
 }
 

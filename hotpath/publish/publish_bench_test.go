@@ -80,6 +80,7 @@ func BenchmarkBroadcast(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				rc.Response.Reset()
+				rc.ResetUserValues()
 				p.Broadcast(&rc, "c")
 				if s := rc.Response.StatusCode(); s != 201 {
 					b.Fatal(s, string(rc.Response.Body()))

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 )
 
 // AckHeader says in an answer of 201 or 202 what it promises.
@@ -74,7 +75,7 @@ func (p *Publisher) receipt(rc *fasthttp.RequestCtx, text string) error {
 	case here:
 		return waits(rc)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	ctx, cancel := context.WithTimeout(request.Of(rc), intake.AnswerWithin)
 	defer cancel()
 	own, place := durable.ReceiptID(r), durable.ReceiptID(r.Place())
 	found, err := p.receipts.Receipts(ctx, []durable.ReceiptID{own, place})

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/tool/answer"
 	"github.com/penstock-broker/penstock/internal/tool/coding"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
@@ -35,15 +36,15 @@ var (
 // Request is POST /channel/{channel}/request: a publish that waits for the first response. The
 // message is as durable as any other, whatever becomes of the wait.
 func (p *Publisher) Request(rc *fasthttp.RequestCtx) {
-	if err := p.request(rc); err != nil {
+	if err := p.request(request.Of(rc), rc); err != nil {
 		problem.Write(rc, err)
 	}
 }
 
-func (p *Publisher) request(rc *fasthttp.RequestCtx) error {
+func (p *Publisher) request(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	h := &rc.Request.Header
 	channelID, _ := rc.UserValue("channel").(string)
-	from, err := p.sender(rc, channelID)
+	from, err := p.sender(ctx, rc, channelID)
 	if err != nil {
 		return err
 	}
@@ -51,10 +52,10 @@ func (p *Publisher) request(rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	if from.ch, err = p.responding(from.ch); err != nil {
+	if from.ch, err = p.responding(ctx, from.ch); err != nil {
 		return err
 	}
-	if err := p.takes(from.ch); err != nil {
+	if err := p.takes(ctx, from.ch); err != nil {
 		return err
 	}
 	mode, err := eventMode(h)
@@ -71,12 +72,12 @@ func (p *Publisher) request(rc *fasthttp.RequestCtx) error {
 		return errOneRequest
 	}
 	if err == nil {
-		err = w.complete(d)
+		err = w.complete(ctx, d)
 	}
 	if err != nil {
 		return err
 	}
-	w.store(rc, mode, d)
+	w.store(ctx, rc, mode, d)
 	if err := p.answer(rc, w.ch, d); err != nil || d.journalled { // its responses are found when it is stored
 		return err
 	}
@@ -85,15 +86,15 @@ func (p *Publisher) request(rc *fasthttp.RequestCtx) error {
 		stored, _ := replayed(msg, w.ch.Intake, d.err)
 		msg = &stored
 	}
-	return p.awaitResponse(rc, w.sender, msg, wait)
+	return p.awaitResponse(ctx, rc, w.sender, msg, wait)
 }
 
 // responding refuses a channel without a consumer that has responses on.
-func (p *Publisher) responding(ch *catalogue.Channel) (*catalogue.Channel, error) {
+func (p *Publisher) responding(ctx context.Context, ch *catalogue.Channel) (*catalogue.Channel, error) {
 	if len(exchange.Responders(ch, p.replies.Reader.Policies)) > 0 {
 		return ch, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	ctx, cancel := context.WithTimeout(ctx, intake.AnswerWithin)
 	defer cancel()
 	if err := p.catalogue.Refresh(ctx); err != nil { // another broker may have changed a consumer
 		return nil, err
@@ -126,7 +127,7 @@ func preferredWait(h *fasthttp.RequestHeader) (time.Duration, error) {
 // awaitResponse answers with the first response, or with the place where the responses will be.
 // A producer whose tokens were changed meanwhile gets no response: the message is stored, so it is told
 // the place, where a request with its new tokens reads them.
-func (p *Publisher) awaitResponse(rc *fasthttp.RequestCtx, from sender, msg *durable.Message,
+func (p *Publisher) awaitResponse(ctx context.Context, rc *fasthttp.RequestCtx, from sender, msg *durable.Message,
 	wait time.Duration) error {
 	ch := from.ch
 	head := msg.Head()
@@ -150,7 +151,7 @@ func (p *Publisher) awaitResponse(rc *fasthttp.RequestCtx, from sender, msg *dur
 	if from.judge() != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	ctx, cancel := context.WithTimeout(ctx, intake.AnswerWithin)
 	defer cancel()
 	ch = from.ch
 	k, e, err := p.replies.Reader.First(ctx, ch, head)

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/model/quota"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 )
 
 var (
@@ -34,6 +35,7 @@ func (p *Publisher) Reschedule(rc *fasthttp.RequestCtx, st catalogue.Standing, w
 	if from.ch == nil || from.producer == nil {
 		return nil, durable.ErrNotFound
 	}
+	ctx := request.Of(rc)
 	change := rescheduling{Drafter: p.drafter(from), was: was, ScheduleChange: c}
 	defer func() { p.bytes.Give(change.key(), change.held) }()
 	h, d := &rc.Request.Header, change.draft()
@@ -50,7 +52,7 @@ func (p *Publisher) Reschedule(rc *fasthttp.RequestCtx, st catalogue.Standing, w
 		err = change.setTimes(t)
 	}
 	if err == nil {
-		err = change.setContent(rc, mode, d)
+		err = change.setContent(ctx, rc, mode, d)
 	}
 	if err == nil && timed { // now is when the request is whole
 		err = change.setTimes(t)
@@ -61,7 +63,7 @@ func (p *Publisher) Reschedule(rc *fasthttp.RequestCtx, st catalogue.Standing, w
 	case change.Times == nil && change.Content == nil:
 		return nil, errNoChange
 	}
-	now, err := change.store()
+	now, err := change.store(ctx)
 	if err == nil {
 		rc.Response.Header.Set(AckHeader, Committed(change.ch.Intake.Ack).String())
 	}
@@ -89,10 +91,11 @@ func (r *rescheduling) setTimes(t times) error {
 }
 
 // setContent reads the body of a described draft, under the rules of a new message. An empty one is none.
-func (r *rescheduling) setContent(rc *fasthttp.RequestCtx, mode cloudevents.Mode, d *Draft) (err error) {
+func (r *rescheduling) setContent(ctx context.Context, rc *fasthttp.RequestCtx, mode cloudevents.Mode,
+	d *Draft) (err error) {
 	h := &rc.Request.Header
 	d.times, d.ownAt, d.ownDelay = times0, false, false // they are set
-	if err = r.complete(d); err != nil {
+	if err = r.complete(ctx, d); err != nil {
 		return err
 	}
 	if r.was.Key != "" {
@@ -123,7 +126,7 @@ func (r *rescheduling) without(h *fasthttp.RequestHeader) error {
 }
 
 // store stores the change, within what the producer may store.
-func (r *rescheduling) store() (now *durable.Scheduled, err error) {
+func (r *rescheduling) store(ctx context.Context) (now *durable.Scheduled, err error) {
 	bytes, more := -r.held, int64(0)
 	if r.Content != nil {
 		bytes += int64(r.Content.Bytes())
@@ -136,7 +139,7 @@ func (r *rescheduling) store() (now *durable.Scheduled, err error) {
 		}
 	}
 	r.Replicated = r.ch.Intake.Ack == policy.AckReplicated
-	now, err = r.p.ChangeScheduled(context.Background(), accept.Terms{Patience: accept.Patience, Counted: r.held}, r.key(),
+	now, err = r.p.ChangeScheduled(ctx, accept.Terms{Patience: accept.Patience, Counted: r.held}, r.key(),
 		bytes, r.ScheduleChange)
 	taken.Schedule(ident.ID{}, err == nil) // the store's sums have it from the next count on
 	return now, err

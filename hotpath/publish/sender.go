@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/credentials"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
@@ -34,13 +35,13 @@ func (s *sender) judge() error {
 }
 
 // sender authorises the request of a producer.
-func (p *Publisher) sender(rc *fasthttp.RequestCtx, channelID string) (sender, error) {
+func (p *Publisher) sender(ctx context.Context, rc *fasthttp.RequestCtx, channelID string) (sender, error) {
 	h := &rc.Request.Header
 	channelToken, token, err := credentials.Both(h, credentials.Producer)
 	if err != nil {
 		return sender{}, err
 	}
-	st, err := p.catalogue.AdmitProducer(context.Background(), channelID, channelToken, h.Peek("X-Broker-Producer-ID"),
+	st, err := p.catalogue.AdmitProducer(ctx, channelID, channelToken, h.Peek("X-Broker-Producer-ID"),
 		token)
 	return sender{st.Channel, st.Producer, st}, err
 }
@@ -48,24 +49,25 @@ func (p *Publisher) sender(rc *fasthttp.RequestCtx, channelID string) (sender, e
 // Sender authorises the producer of a bulk, by the tokens of a broadcast.
 func (p *Publisher) Sender(rc *fasthttp.RequestCtx) (st catalogue.Standing, err error) {
 	channelID, _ := rc.UserValue("channel").(string)
-	from, err := p.sender(rc, channelID)
+	ctx := request.Of(rc)
+	from, err := p.sender(ctx, rc, channelID)
 	if err == nil {
-		err = p.takesRows(&from.standing)
+		err = p.takesRows(ctx, &from.standing)
 	}
 	return from.standing, err
 }
 
 // Still returns nil while the producer of a bulk may go on sending it.
-func (p *Publisher) Still(st *catalogue.Standing) error {
+func (p *Publisher) Still(ctx context.Context, st *catalogue.Standing) error {
 	ch, producer := st.Channel, st.Producer
 	if err := st.Judge(); err != nil || st.Channel == ch && st.Producer == producer {
 		return err
 	}
-	return p.takesRows(st)
+	return p.takesRows(ctx, st)
 }
 
-func (p *Publisher) takesRows(st *catalogue.Standing) error {
-	if err := p.takes(st.Channel); err != nil {
+func (p *Publisher) takesRows(ctx context.Context, st *catalogue.Standing) error {
+	if err := p.takes(ctx, st.Channel); err != nil {
 		return err
 	}
 	if st.Producer.PublishSecret != "" {

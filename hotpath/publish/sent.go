@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/model/quota"
 	"github.com/penstock-broker/penstock/internal/tool/guard"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 )
 
 // A Sent is drafts on their way into the store.
@@ -61,7 +62,7 @@ func (w *Drafter) Submit(ctx context.Context, t accept.Terms, all []*Draft) Sent
 		t.Counted = 0
 	}
 	if len(later) > 0 {
-		s.later = w.p.schedule(ctx, t, later)
+		s.later = w.p.schedule(request.Keep(ctx), t, later) // a driver of a store may have it for longer
 	}
 	return s
 }

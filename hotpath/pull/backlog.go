@@ -63,13 +63,13 @@ func (w why) tell(rc *fasthttp.RequestCtx) {
 // remaining returns what a claim of the consumer itself has left. Redis knows it where it has every
 // job. Where a scan of the store has not ended yet, the store counts, up to a bound. Of jobs outside
 // the window, of an ordered consumer and beside a replay no number is certain.
-func (p *Puller) remaining(k *durable.Consumer, got claimed) remainder {
-	left := p.left(k, got.own)
+func (p *Puller) remaining(ctx context.Context, k *durable.Consumer, got claimed) remainder {
+	left := p.left(ctx, k, got.own)
 	switch {
 	case left.why != "":
 	case got.claim.Limited != redisq.NoLimit:
 		left.why = whyLimited // the jobs of the replay
-	case got.behind || got.claim.Ready > 0 || len(got.jobs) == 0 && p.loads(k):
+	case got.behind || got.claim.Ready > 0 || len(got.jobs) == 0 && p.loads(ctx, k):
 		left.why = whyLoading // jobs that this claim has not come to
 	}
 	if got.behind {
@@ -78,11 +78,11 @@ func (p *Puller) remaining(k *durable.Consumer, got claimed) remainder {
 	return left
 }
 
-func (p *Puller) left(k *durable.Consumer, c redisq.Claim) remainder {
+func (p *Puller) left(ctx context.Context, k *durable.Consumer, c redisq.Claim) remainder {
 	left := remainder{due: c.Ready}
 	if p.held(k.No) {
 		left.why = whyPaused
-		now, err := p.claimNone(k)
+		now, err := p.claimNone(ctx, k)
 		if err != nil {
 			return remainder{unknown, whyPaused}
 		}
@@ -92,7 +92,7 @@ func (p *Puller) left(k *durable.Consumer, c redisq.Claim) remainder {
 	case c.Spilled:
 		left.due = unknown
 	case !c.Whole:
-		left.due = p.counted(k, c.Ready)
+		left.due = p.counted(ctx, k, c.Ready)
 	}
 	if left.why == "" {
 		switch {
@@ -110,12 +110,12 @@ func (p *Puller) left(k *durable.Consumer, c redisq.Claim) remainder {
 
 // loads reports whether the consumer has a replay whose jobs are still to come, while Redis has none of
 // them, or have just come.
-func (p *Puller) loads(k *durable.Consumer) bool {
+func (p *Puller) loads(ctx context.Context, k *durable.Consumer) bool {
 	g := p.catalogue.ReplayOf(k.No)
 	if g == nil || g.Held() || g.Replay.State != durable.ReplayRunning {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), countWithin)
+	ctx, cancel := context.WithTimeout(ctx, countWithin)
 	defer cancel()
 	stats, err := p.queue.Stats(ctx, g.No)
 	return err == nil && (stats.Ready > 0 || stats.Delayed+stats.Leased == 0)
@@ -123,8 +123,8 @@ func (p *Puller) loads(k *durable.Consumer) bool {
 
 // counted returns how many jobs of the consumer are due, as the store and Redis know it together.
 // Redis may have a part of them only, at least ready.
-func (p *Puller) counted(k *durable.Consumer, ready int) int {
-	ctx, cancel := context.WithTimeout(context.Background(), countWithin)
+func (p *Puller) counted(ctx context.Context, k *durable.Consumer, ready int) int {
+	ctx, cancel := context.WithTimeout(ctx, countWithin)
 	defer cancel()
 	stored, err := p.store.Backlog(ctx, *k, countedAtOnce)
 	if err != nil || stored.More || stored.Open >= countedAtOnce {
@@ -138,21 +138,21 @@ func (p *Puller) counted(k *durable.Consumer, ready int) int {
 }
 
 // whyEmpty returns why a list of queued jobs was empty, as far as that is still so.
-func (p *Puller) whyEmpty(k *durable.Consumer) remainder {
-	c, err := p.claimNone(k)
+func (p *Puller) whyEmpty(ctx context.Context, k *durable.Consumer) remainder {
+	c, err := p.claimNone(ctx, k)
 	if err != nil {
 		return remainder{due: unknown}
 	}
-	left := p.left(k, c)
-	if left.why == "" && left.due <= 0 && p.loads(k) {
+	left := p.left(ctx, k, c)
+	if left.why == "" && left.due <= 0 && p.loads(ctx, k) {
 		left.why = whyLoading
 	}
 	return left
 }
 
 // claimNone is a claim of no job.
-func (p *Puller) claimNone(k *durable.Consumer) (redisq.Claim, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+func (p *Puller) claimNone(ctx context.Context, k *durable.Consumer) (redisq.Claim, error) {
+	ctx, cancel := context.WithTimeout(ctx, intake.AnswerWithin)
 	defer cancel()
 	return p.queue.Claim(ctx, k.No, 0, p.visible, redisq.Limits{})
 }

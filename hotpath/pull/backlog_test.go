@@ -65,7 +65,7 @@ func TestTheBacklogOfAClaimIsRightOrAbsent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, _ := pullerOf(t, false)
 			p.queue, p.store = c.queue, c.store
-			require.Equal(t, c.want, p.left(portionConsumer, c.claim))
+			require.Equal(t, c.want, p.left(t.Context(), portionConsumer, c.claim))
 		})
 	}
 }

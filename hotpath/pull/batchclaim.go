@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/tool/failpoint"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
 	"github.com/penstock-broker/penstock/internal/tool/jsontext"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -79,7 +80,7 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, st *catalogue.Standing, q cl
 				continue
 			}
 		}
-		got, err := p.claimNow(k, q)
+		got, err := p.claimNow(request.Of(rc), k, q)
 		if err != nil {
 			return err
 		}
@@ -93,7 +94,7 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, st *catalogue.Standing, q cl
 			continue
 		}
 		if len(got.jobs) > 0 {
-			got.left = p.remaining(k, got) // before the look at the clock: it may ask the stores
+			got.left = p.remaining(request.Of(rc), k, got) // before the look at the clock: it may ask the stores
 		}
 		if !time.Now().Before(got.deadline) {
 			// This process was paused. Other workers may have claimed and finished the jobs.
@@ -124,10 +125,10 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, st *catalogue.Standing, q cl
 }
 
 // claimNow claims once, by what the consumer is now.
-func (p *Puller) claimNow(k *durable.Consumer, q claimRequest) (claimed, error) {
+func (p *Puller) claimNow(ctx context.Context, k *durable.Consumer, q claimRequest) (claimed, error) {
 	q.timeout = cmp.Or(q.timeout, p.visibility(k))
 	behind, deadline := p.behind(k), time.Now().Add(q.timeout)
-	got, err := p.claimAny(k, q)
+	got, err := p.claimAny(ctx, k, q)
 	got.behind, got.deadline = behind, deadline
 	return got, err
 }
@@ -173,7 +174,7 @@ func (p *Puller) answerClaim(rc *fasthttp.RequestCtx, c claimed) error {
 	}
 	left := c.left
 	if len(jobs) == 0 {
-		left = p.remaining(k, c)
+		left = p.remaining(request.Of(rc), k, c)
 	}
 	if left.due != unknown {
 		rc.Response.Header.Set(backlogHeader, strconv.Itoa(left.due))
@@ -235,14 +236,15 @@ type claimedJob struct {
 	counts   jobCounts
 }
 
-func (p *Puller) claimOnce(k *durable.Consumer, q claimRequest) (redisq.Claim, []claimedJob, error) {
+func (p *Puller) claimOnce(ctx context.Context, k *durable.Consumer, q claimRequest) (redisq.Claim, []claimedJob,
+	error) {
 	if p.held(k.No) {
 		if p.deleted(k.No) {
 			return redisq.Claim{}, nil, catalogue.ErrUnknownConsumer
 		}
 		return redisq.Claim{}, nil, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	ctx, cancel := context.WithTimeout(ctx, intake.AnswerWithin)
 	defer cancel()
 	n := p.fits.Of(k.No, q.limit)
 	c, err := p.lease(ctx, k, q, n)

@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/tool/intake"
 	"github.com/penstock-broker/penstock/internal/tool/jsonread"
 	"github.com/penstock-broker/penstock/internal/tool/jsontext"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -42,7 +43,7 @@ type update struct {
 func (p *Puller) UpdateJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 	st, held, err := p.open(rc, body)
 	defer body.Drop(rc, held)
-	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	ctx, cancel := context.WithTimeout(request.Of(rc), intake.AnswerWithin)
 	defer cancel()
 	var updates []update
 	if err == nil {

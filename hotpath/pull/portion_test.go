@@ -202,7 +202,7 @@ func TestWhatAClaimGivesBackWakesTheNextWorker(t *testing.T) {
 	p, _ := pullerOf(t, true, filled(2, answerBytes, "x")...)
 	waiting := p.waiters.join(1, nil)
 	defer waiting.leave()
-	_, jobs, err := p.claimOnce(portionConsumer, claimRequest{limit: 10, timeout: time.Minute})
+	_, jobs, err := p.claimOnce(t.Context(), portionConsumer, claimRequest{limit: 10, timeout: time.Minute})
 	require.NoError(t, err)
 	require.Len(t, jobs, 1)
 	require.Len(t, waiting.wake, 1)

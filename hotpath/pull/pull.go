@@ -25,6 +25,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/answer"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -170,9 +171,7 @@ var errJobNotFound = problem.New(404, "job_not_found", "There is no such job.")
 // taken). The request is judged again after its body, which may have come slowly.
 func (p *Puller) open(rc *fasthttp.RequestCtx, body intake.Limit) (st catalogue.Standing, taken intake.Loaded,
 	err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
-	defer cancel()
-	if st, err = p.authorize(ctx, rc); err == nil {
+	if st, err = p.authorize(request.Of(rc), rc); err == nil {
 		taken, err = body.Load(rc, share.Consumer(st.Consumer.No))
 	}
 	if err == nil {
@@ -190,7 +189,9 @@ func (p *Puller) authorize(ctx context.Context, rc *fasthttp.RequestCtx) (catalo
 	}
 	st, err := p.catalogue.AdmitConsumer(ctx, channelID, channelToken, consumerID, token)
 	if err == nil && st.Consumer.Type != durable.Pull { // the catalogue copy may lag behind a PUT on another broker
-		if err = p.catalogue.Refresh(ctx); err == nil {
+		within, cancel := context.WithTimeout(ctx, intake.AnswerWithin)
+		defer cancel()
+		if err = p.catalogue.Refresh(within); err == nil {
 			err = still(&st)
 		}
 	}
@@ -254,7 +255,7 @@ func (p *Puller) list(rc *fasthttp.RequestCtx, st *catalogue.Standing) (*queuedJ
 		if err != nil || len(page.jobs) > 0 || rc.QueryArgs().Has("after") {
 			return page, err
 		}
-		left := p.whyEmpty(st.Consumer)
+		left := p.whyEmpty(request.Of(rc), st.Consumer)
 		page.why = left.why
 		if left.why != "" || left.due <= 0 && !behind {
 			return page, nil
@@ -268,7 +269,7 @@ func (p *Puller) list(rc *fasthttp.RequestCtx, st *catalogue.Standing) (*queuedJ
 }
 
 func (p *Puller) queuedJobs(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer) (*queuedJobs, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	ctx, cancel := context.WithTimeout(request.Of(rc), intake.AnswerWithin)
 	defer cancel()
 	if err := eachOnce(rc.QueryArgs(), "limit", "size", "after"); err != nil {
 		return nil, err

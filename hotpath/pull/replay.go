@@ -82,14 +82,14 @@ func (p *Puller) limitsOf(k *durable.Consumer) redisq.Limits {
 }
 
 // claimAny claims jobs of the consumer, and where it has none, of its replay.
-func (p *Puller) claimAny(k *durable.Consumer, q claimRequest) (claimed, error) {
-	c, jobs, err := p.claimOnce(k, q)
+func (p *Puller) claimAny(ctx context.Context, k *durable.Consumer, q claimRequest) (claimed, error) {
+	c, jobs, err := p.claimOnce(ctx, k, q)
 	got := claimed{k: k, of: k, own: c, claim: c, jobs: jobs}
 	g := p.catalogue.ReplayOf(k.No)
 	if g == nil || err != nil || len(jobs) > 0 || c.Ready > 0 {
 		return got, err
 	}
-	again, jobs, err := p.claimOnce(g, q)
+	again, jobs, err := p.claimOnce(ctx, g, q)
 	if errors.Is(err, catalogue.ErrUnknownConsumer) { // the replay has just ended
 		return got, nil
 	}

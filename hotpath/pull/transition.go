@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -56,7 +57,7 @@ func (p *Puller) MoveJob(rc *fasthttp.RequestCtx, body intake.Limit) {
 
 func (p *Puller) moveJob(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer) (state string,
 	err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	ctx, cancel := context.WithTimeout(request.Of(rc), intake.AnswerWithin)
 	defer cancel()
 	state = refused
 	jobID, _ := rc.UserValue("job").(string)

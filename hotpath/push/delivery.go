@@ -2,6 +2,7 @@ package push
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -99,7 +100,7 @@ func (d *Dispatcher) deliver(v *delivery) {
 // slot is free as soon as the consumer has answered. The lease is held until the outcome is stored.
 func (v *delivery) run() *delivery {
 	d := v.d
-	v.attempt()
+	v.attempt(d.life)
 	// The outcome may wait for the store; the payload must not stay in memory for that time.
 	short := d.large.give(v.lane, v.msg)
 	v.msg = nil
@@ -117,7 +118,8 @@ func (v *delivery) run() *delivery {
 	return next
 }
 
-func (v *delivery) attempt() {
+// attempt makes the attempt. ctx is its context, as a request has one: it ends with the dispatcher.
+func (v *delivery) attempt(ctx context.Context) {
 	d := v.d
 	begun, p, seen := time.Now(), d.policy(v.consumer), v.lane.consumer.Load()
 	if !v.sendable(begun, p, seen) {
@@ -126,7 +128,7 @@ func (v *delivery) attempt() {
 	failpoint.At(failpoint.BeforePost)
 	var res egress.Result
 	if err := guard.Do("delivery", func() error {
-		res = v.exchange(p, begun.Add(p.Timeout))
+		res = v.exchange(ctx, p, begun.Add(p.Timeout))
 		return nil
 	}); err != nil {
 		// This counts as a failed attempt, so that a job that always fails here ends as dead.
@@ -239,7 +241,7 @@ func (d *Dispatcher) isStopped() bool {
 // post sends the request: the payload unchanged, the headers of the broker, and the producer's
 // metadata except the names reserved for the broker. The exchange ends by the deadline, even if the
 // process is paused before the request begins.
-func (v *delivery) post(deadline time.Time) egress.Result {
+func (v *delivery) post(ctx context.Context, deadline time.Time) egress.Result {
 	target, err := v.target()
 	if err != nil {
 		return egress.Result{Err: err}
@@ -248,9 +250,9 @@ func (v *delivery) post(deadline time.Time) egress.Result {
 	defer fasthttp.ReleaseRequest(req)
 	p := v.fill(req)
 	if client, ok := p.Authorization.OAuth2(); ok {
-		return v.postWithToken(target, req, client, deadline)
+		return v.postWithToken(ctx, target, req, client, deadline)
 	}
-	if err := v.inTime(deadline, false); err != nil {
+	if err := v.inTime(ctx, deadline, false); err != nil {
 		return egress.Result{Err: err, RetryAfter: -1, Local: true}
 	}
 	return v.send(target, req, p, deadline)

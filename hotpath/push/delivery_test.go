@@ -37,6 +37,6 @@ func TestAPostThatBeginsLateHasOnlyTheRestOfItsTime(t *testing.T) {
 	d := &Dispatcher{client: s, catalogue: catalogue.New(nil, slog.New(slog.DiscardHandler)),
 		settings: Settings{Policies: policy.NewBook(policy.Policy{Timeout: time.Minute}), TokenHeader: "T"}}
 	v := &delivery{d: d, lane: &lane{}, consumer: &durable.Consumer{}, msg: &durable.Message{}}
-	require.Equal(t, 204, v.post(time.Now().Add(20*time.Millisecond)).Status)
+	require.Equal(t, 204, v.post(t.Context(), time.Now().Add(20*time.Millisecond)).Status)
 	require.Negative(t, s.given)
 }

@@ -104,12 +104,12 @@ func (l *lane) pause() time.Duration {
 // inTime counts the request at the present time if it is sent so long after its claim that the
 // rate of the consumer could be exceeded, or if it is a second one of the attempt. A part of the
 // slack is left for the way to the consumer. An error means that the request must not be sent.
-func (v *delivery) inTime(deadline time.Time, second bool) error {
+func (v *delivery) inTime(ctx context.Context, deadline time.Time, second bool) error {
 	limits := v.d.limits(v.consumer)
 	if !limits.Rated() || !second && time.Since(v.at) <= limits.Slack/4 {
 		return nil
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	lease := v.lease
 	if lease.Granted = v.granted; second {

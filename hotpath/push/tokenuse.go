@@ -1,6 +1,7 @@
 package push
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"sync"
@@ -123,12 +124,12 @@ func (v *delivery) withToken(client policy.OAuth2, deadline time.Time, send func
 
 // postWithToken sends the request with an access token. A consumer that answers 401 gets the
 // request once more with a new token, within the same attempt.
-func (v *delivery) postWithToken(target Target, req *fasthttp.Request, client policy.OAuth2,
+func (v *delivery) postWithToken(ctx context.Context, target Target, req *fasthttp.Request, client policy.OAuth2,
 	deadline time.Time) (res egress.Result) {
 	begun := time.Now()
 	err := v.withToken(client, deadline, func(authorization string, again bool) int {
 		req.Header.Set("Authorization", authorization)
-		if err := v.inTime(deadline, again); err != nil {
+		if err := v.inTime(ctx, deadline, again); err != nil {
 			res = egress.Result{Err: err, RetryAfter: -1, Local: true}
 			return 0
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/journal"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
@@ -48,7 +49,7 @@ func (s *Standby) Submit(ctx context.Context, t accept.Terms, budget time.Durati
 
 func (s *Standby) submission(ctx context.Context, t accept.Terms, budget time.Duration,
 	msgs []*durable.Message) *Submission {
-	sub := &Submission{s: s, ctx: ctx, terms: t, since: time.Now(), key: share.Producer(msgs[0].ProducerNo),
+	sub := &Submission{s: s, ctx: request.Keep(ctx), terms: t, since: time.Now(), key: share.Producer(msgs[0].ProducerNo),
 		over: make(chan bool, 1)}
 	if sub.all = sub.single[:]; len(msgs) > 1 {
 		sub.all = make([]fallback, len(msgs))

@@ -231,7 +231,7 @@ const peekTime = 300 * time.Millisecond
 
 // peek reads the first line of a file that is there at once. Only its columns are an error: whatever
 // else is wrong is for the fetch to tell.
-func (b *Bulks) peek(r *apitype.BulkRequest) error {
+func (b *Bulks) peek(ctx context.Context, r *apitype.BulkRequest) error {
 	if r.Template == nil || r.Format != CSV {
 		return nil
 	}
@@ -239,7 +239,7 @@ func (b *Bulks) peek(r *apitype.BulkRequest) error {
 	if err != nil || len(t.tags) == 0 {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), peekTime)
+	ctx, cancel := context.WithTimeout(ctx, peekTime)
 	defer cancel()
 	answer, err := b.request(ctx, r.FileURL)
 	if err != nil {

@@ -23,12 +23,14 @@ import (
 	"github.com/penstock-broker/penstock/internal/tool/coding"
 	"github.com/penstock-broker/penstock/internal/tool/failpoint"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 // An upload is the request of a bulk while its body comes.
 type upload struct {
 	rc   *fasthttp.RequestCtx
+	ctx  context.Context // of the request
 	st   *catalogue.Standing
 	bulk *durable.Bulk
 	spec *Spec
@@ -48,12 +50,13 @@ func (b *Bulks) Accept(rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return errMedia
 	}
-	if err := b.replicates(ch); err != nil {
+	ctx := request.Of(rc)
+	if err := b.replicates(ctx, ch); err != nil {
 		return err
 	}
-	u := &upload{rc: rc, st: &st, bulk: &durable.Bulk{ChannelNo: ch.No, ProducerNo: producer.No},
+	u := &upload{rc: rc, ctx: ctx, st: &st, bulk: &durable.Bulk{ChannelNo: ch.No, ProducerNo: producer.No},
 		spec: &Spec{ChunkSize: chunkSize}}
-	if u.spec.Defaults, err = b.Publisher.Defaults(&rc.Request.Header, ch); err != nil {
+	if u.spec.Defaults, err = b.Publisher.Defaults(u.ctx, &rc.Request.Header, ch); err != nil {
 		return err
 	}
 	u.bulk.ID = b.Publisher.NewID()
@@ -63,7 +66,7 @@ func (b *Bulks) Accept(rc *fasthttp.RequestCtx) error {
 	}
 	failpoint.At(failpoint.AfterBulkBody)
 	b.Wake()
-	if err := b.confirm(ch, u.bulk.ID); err != nil {
+	if err := b.confirm(u.ctx, ch, u.bulk.ID); err != nil {
 		return err
 	}
 	b.Log.Info("a bulk is accepted", "bulk", u.bulk.ID.String(), "channel", ch.ID, "producer", producer.ID, "format",
@@ -133,18 +136,18 @@ func (b *Bulks) reading(u *upload, most int64, take func(*upload) error) error {
 
 // decode undoes a coding of what is read of the body, or of the part file.
 func (u *upload) decode(value string) error {
-	if value != "" && !u.hold.Await(context.Background(), coding.Window, roomPatience) {
+	if value != "" && !u.hold.Await(u.ctx, coding.Window, roomPatience) {
 		return problem.ErrOverloaded
 	}
 	return u.body.decode(value)
 }
 
 // replicates refuses a bulk of a channel with ack=replicated where the store has no second server.
-func (b *Bulks) replicates(ch *catalogue.Channel) error {
+func (b *Bulks) replicates(ctx context.Context, ch *catalogue.Channel) error {
 	if ch.Intake.Ack != policy.AckReplicated {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	ctx, cancel := context.WithTimeout(ctx, intake.AnswerWithin)
 	defer cancel()
 	return b.Store.Replicates(ctx)
 }
@@ -152,11 +155,11 @@ func (b *Bulks) replicates(ch *catalogue.Channel) error {
 // confirm returns nil where a second server has a bulk that is stored, as the channel demands. The
 // steps of the bulk need no proof: a second server that takes over has the body, and goes on from
 // the checkpoint that it has.
-func (b *Bulks) confirm(ch *catalogue.Channel, id ident.ID) error {
+func (b *Bulks) confirm(ctx context.Context, ch *catalogue.Channel, id ident.ID) error {
 	if ch.Intake.Ack != policy.AckReplicated {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	ctx, cancel := context.WithTimeout(ctx, intake.AnswerWithin)
 	defer cancel()
 	return b.Store.ConfirmBulk(ctx, id)
 }
@@ -175,14 +178,14 @@ func (b *Bulks) takeRequest(u *upload) error {
 	if err != nil {
 		return err
 	}
-	if err := b.peek(request); err != nil {
+	if err := b.peek(u.ctx, request); err != nil {
 		return err
 	}
-	if err := b.Publisher.Still(u.st); err != nil {
+	if err := b.Publisher.Still(u.ctx, u.st); err != nil {
 		return err
 	}
 	u.spec.BulkRequest, u.bulk.State = *request, durable.BulkFetching
-	return maybeStored(b.create(u.bulk, u.spec, nil))
+	return maybeStored(b.create(u.ctx, u.bulk, u.spec, nil))
 }
 
 // takeForm stores a bulk with the part file of a form. said are the options in the headers, if any.
@@ -231,11 +234,11 @@ func maybeStored(err error) error {
 }
 
 // create stores a bulk, with the first chunk of its body.
-func (b *Bulks) create(bulk *durable.Bulk, spec *Spec, chunk []byte) (err error) {
+func (b *Bulks) create(ctx context.Context, bulk *durable.Bulk, spec *Spec, chunk []byte) (err error) {
 	if bulk.Spec, err = json.Marshal(spec); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	ctx, cancel := context.WithTimeout(ctx, intake.AnswerWithin)
 	defer cancel()
 	taken, err := b.Quota.Take(bulk.ProducerNo, int64(len(chunk)), 0, 0)
 	if err != nil {
@@ -266,9 +269,9 @@ func (b *Bulks) takeBody(u *upload) error {
 	}
 	if whole { // in one transaction
 		bulk.State, bulk.Total = durable.BulkRunning, c.rows.total()
-		return maybeStored(b.create(bulk, spec, c.buf))
+		return maybeStored(b.create(u.ctx, bulk, spec, c.buf))
 	}
-	if err := b.create(bulk, spec, c.buf); err != nil {
+	if err := b.create(u.ctx, bulk, spec, c.buf); err != nil {
 		return err
 	}
 	c.no++
@@ -286,11 +289,11 @@ func (b *Bulks) takeRest(u *upload, c *chunker) error {
 		if c.bytes > b.MostBytes {
 			return intake.ErrTooLarge
 		}
-		if err := c.store(context.Background()); err != nil {
+		if err := c.store(u.ctx); err != nil {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), intake.AnswerWithin)
+	ctx, cancel := context.WithTimeout(u.ctx, intake.AnswerWithin)
 	defer cancel()
 	return maybeStored(b.Store.RunBulk(ctx, c.owner, c.rows.total()))
 }

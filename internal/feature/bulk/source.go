@@ -120,13 +120,13 @@ func (s *source) next(ctx context.Context) (row publish.Row, bad, err error) {
 		}
 		return row, problem.Newf(413, "body_too_large", "The row is longer than %d bytes.%s", s.longest, hint), nil
 	}
-	row, bad = s.make(text)
+	row, bad = s.make(ctx, text)
 	return row, bad, nil
 }
 
-func (s *source) make(text []byte) (publish.Row, error) {
+func (s *source) make(ctx context.Context, text []byte) (publish.Row, error) {
 	if s.columns == nil && s.template == nil {
-		return s.maker.Line(text)
+		return s.maker.Line(ctx, text)
 	}
 	var values map[string]cell
 	if s.columns == nil {
@@ -143,7 +143,7 @@ func (s *source) make(text []byte) (publish.Row, error) {
 			return publish.Row{}, errCells(len(cells), len(s.columns))
 		}
 		if s.template == nil {
-			return s.maker.Record(s.columns, cells)
+			return s.maker.Record(ctx, s.columns, cells)
 		}
 		values = make(map[string]cell, len(cells))
 		for i, name := range s.columns {
@@ -154,5 +154,5 @@ func (s *source) make(text []byte) (publish.Row, error) {
 	if err != nil {
 		return publish.Row{}, err
 	}
-	return s.maker.Record(s.template.names, filled)
+	return s.maker.Record(ctx, s.template.names, filled)
 }

@@ -15,7 +15,8 @@ import (
 // refuses nothing.
 type Standing struct {
 	catalogue *Catalogue
-	at        uint64 // revision of the copy that was judged last
+	ctx       context.Context // of the whole request, see package request
+	at        uint64          // revision of the copy that was judged last
 	Channel   *Channel
 	Consumer  *durable.Consumer // nil: the request does not act as a consumer
 	Producer  *durable.Producer // nil: nor as a producer
@@ -24,7 +25,7 @@ type Standing struct {
 // AdmitProducer is AuthorizeProducer for a request that may live long.
 func (c *Catalogue) AdmitProducer(ctx context.Context, channelID string, channelToken, producerID,
 	producerToken []byte) (Standing, error) {
-	s := Standing{catalogue: c, at: c.revision.Load()} // before the tokens are compared
+	s := Standing{catalogue: c, ctx: ctx, at: c.revision.Load()} // before the tokens are compared
 	var err error
 	s.Channel, s.Producer, err = c.AuthorizeProducer(ctx, channelID, channelToken, producerID, producerToken)
 	return s, err
@@ -33,7 +34,7 @@ func (c *Catalogue) AdmitProducer(ctx context.Context, channelID string, channel
 // AdmitConsumer is AuthorizeConsumer for a request that may live long.
 func (c *Catalogue) AdmitConsumer(ctx context.Context, channelID string, channelToken []byte, consumerID string,
 	consumerToken []byte) (Standing, error) {
-	s := Standing{catalogue: c, at: c.revision.Load()}
+	s := Standing{catalogue: c, ctx: ctx, at: c.revision.Load()}
 	var err error
 	s.Channel, s.Consumer, err = c.AuthorizeConsumer(ctx, channelID, channelToken, consumerID, consumerToken)
 	return s, err
@@ -41,7 +42,15 @@ func (c *Catalogue) AdmitConsumer(ctx context.Context, channelID string, channel
 
 // StandingIn returns the standing of a request of management in a channel: only the end of the channel
 // ends it.
-func (c *Catalogue) StandingIn(ch *Channel) Standing { return Standing{catalogue: c, Channel: ch} }
+func (c *Catalogue) StandingIn(ctx context.Context, ch *Channel) Standing {
+	return Standing{catalogue: c, ctx: ctx, Channel: ch}
+}
+
+// In returns the standing with another context of its request.
+func (s Standing) In(ctx context.Context) Standing {
+	s.ctx = ctx
+	return s
+}
 
 // Judge returns nil while a new request with the same tokens would be admitted, and else the error
 // with which it would be refused. It costs one load while the copy has not changed.
@@ -54,7 +63,7 @@ func (s *Standing) Judge() error {
 		return nil
 	}
 	// As for a new request: the copy may be behind another broker.
-	if err := s.catalogue.refreshFor(context.Background()); err != nil {
+	if err := s.catalogue.refreshFor(s.ctx); err != nil {
 		return err
 	}
 	return s.judge()
