@@ -45,6 +45,10 @@ type Store interface {
 	JobRowsOf(ctx context.Context, k *durable.Consumer, ids []ident.ID) ([]durable.JobRow, error)
 	SearchRows(ctx context.Context, k *durable.Consumer, r durable.IDRange, find []byte, limit int) ([]durable.JobRow,
 		error)
+	DeadLetters(ctx context.Context, of durable.DeadSelection, from ident.ID, down bool,
+		limit int) (page []durable.DeadJob, next ident.ID, err error)
+	DeadGroups(ctx context.Context, consumerNo uint32, limit int) ([]durable.DeadGroup, error)
+	Senders(ctx context.Context, channelNo uint32, ids []ident.ID) ([]durable.Message, error)
 	Attempts(ctx context.Context, consumerNo uint32, id ident.ID, limit int) ([]durable.Attempt, error)
 	LeaseCounts(ctx context.Context, consumerNo uint32, id ident.ID) (givenBack, lost int, err error)
 	Steps(ctx context.Context, p durable.StepPage) (steps []durable.Step, next durable.Step, more bool, err error)
@@ -69,6 +73,13 @@ type Store interface {
 	CancelBulk(ctx context.Context, id ident.ID) (*durable.Bulk, error)
 	PauseBulk(ctx context.Context, id ident.ID, paused bool) (*durable.Bulk, error)
 	jobs.ReplayStore
+	DeadAmong(ctx context.Context, of durable.DeadSelection, ids []ident.ID) ([]durable.DeadHead, error)
+	CountDead(ctx context.Context, of durable.DeadSelection) (n int64, approximate bool, err error)
+	CreateRedriving(ctx context.Context, r durable.Redriving, picks []ident.ID) (durable.Redriving, error)
+	Redriving(ctx context.Context, consumerNo, no uint32) (durable.Redriving, error)
+	Redrivings(ctx context.Context, consumerNo, from uint32, limit int) ([]durable.Redriving, error)
+	ChangeRedriving(ctx context.Context, consumerNo, no uint32, f func(r *durable.Redriving) bool) (durable.Redriving,
+		error)
 	CreateReplay(ctx context.Context, r durable.Replay) (durable.Replay, error)
 	Replay(ctx context.Context, no uint32) (durable.Replay, error)
 	Replays(ctx context.Context, k durable.Consumer, from uint32, limit int) ([]durable.Replay, error)
@@ -211,6 +222,7 @@ type Options struct {
 	AdminToken     string   // "": every admin request is refused
 	OpenManagement bool     // management needs no token
 	AllowDelete    bool     // the DELETE routes exist
+	WakeRedrives   func()   // a redrive may go on; nil: at its next look
 	AllowedHosts   []string // names of this broker besides loopback under which management is open
 	UserAgent      string   // of the requests of brokers, which open management refuses
 

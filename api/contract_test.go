@@ -97,6 +97,8 @@ func TestAnswersOfTheControlPlaneHaveTheirTypes(t *testing.T) {
 		"Consumer.LastAttemptAt", "Consumer.LastSuccessAt", "Consumer.LastStatus", "Consumer.LastError",
 		"Consumer.LastClaimAt",
 		"JobDetail.HeldUntil", "ScheduledMessage.reason", "WhyReason.Because", "WhyReason.Approximate", "Purged.More")
+	// A redrive names jobs in the request alone. A count that stops needs many letters.
+	rare = append(rare, "DeadSelection.Jobs", "Redrive.Approximate", "RedriveEstimate.Approximate")
 	require.Subset(t, rare, members.Missing(), "no answer has these members")
 	for route, was := range called {
 		require.True(t, was, route)

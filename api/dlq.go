@@ -22,12 +22,16 @@ func (a *API) getDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
+	letters, down, err := readDeadQuery(rc, &q)
+	if err != nil {
+		return err
+	}
 	ch, k, err := a.consumer(ctx, rc)
 	if err != nil {
 		return err
 	}
 	return a.answerDLQ(ctx, rc, q, dlqOf{ch: ch, k: k, path: consumerPath(ch.ID, k.ID) + "/dlq",
-		replies: ident.RepliesTo(ch.ID) != 0})
+		replies: ident.RepliesTo(ch.ID) != 0, letters: letters, down: down})
 }
 
 // getReplayDLQ lists the dead jobs of a replay. Their state belongs to the replay: the jobs of the
@@ -55,6 +59,8 @@ type dlqOf struct {
 	k       *durable.Consumer
 	path    string
 	replies bool // they are replies to a producer
+	letters durable.DeadSelection
+	down    bool // newest message first
 }
 
 var noDeadLetters = apitype.DeadLetters{DeadJobs: []apitype.Job{}}
@@ -63,35 +69,37 @@ var noDeadLetters = apitype.DeadLetters{DeadJobs: []apitype.Job{}}
 func (a *API) answerDLQ(ctx context.Context, rc *fasthttp.RequestCtx, q pageQuery, of dlqOf) (err error) {
 	ch, k := of.ch, of.k
 	var from ident.ID
+	if of.down {
+		from = ident.Max()
+	}
 	if q.First != "" {
 		if from, err = a.deadFrom(ctx, ch, k, q.First); err != nil {
 			return err
 		}
 	}
-	dead, err := a.o.Store.DeadJobs(ctx, k.No, from, q.Size+1)
+	of.letters.ConsumerNo = k.No
+	dead, next, err := a.o.Store.DeadLetters(ctx, of.letters, from, of.down, q.Size)
+	if err != nil {
+		return err
+	}
+	paths, err := a.pathIDs(ctx, ch, dead)
 	if err != nil {
 		return err
 	}
 	view := apitype.DeadLetters{DeadJobs: make([]apitype.Job, 0, len(dead))}
-	var at time.Time
-	for i, d := range dead {
+	at := k.ChangedAt
+	for _, d := range dead {
 		j := located{ch, k, jobs.Job{
 			ID: d.ID, Status: jobs.Dead, Attempts: d.Attempts, ChangedAt: time.UnixMilli(d.DiedMs).UTC(),
 			StatusCode: d.StatusCode, Error: d.Error, Reason: d.Reason, LeasesLost: d.LeasesLost, GivenBack: d.GivenBack,
 			Worker: d.Worker,
 		}, nil}
 		at = newest(at, j.state.ChangedAt)
-		if i == q.Size {
-			view.Pages = q.next(of.path, j.id())
-			break
-		}
 		v := j.view()
 		if k.Type == durable.Pull {
 			v.Detail = strings.ToValidUTF8(string(wholeRunes(d.Answer)), "\uFFFD")
 		}
-		if v.MessageURL, err = a.messageURL(ctx, ch, d.ID); err != nil {
-			return err
-		}
+		v.Fingerprint, v.MessageURL = d.Fingerprint.String(), messagePath(ch.ID, paths[d.ID])
 		if of.replies {
 			if err := a.describeReply(ctx, ch, d.ID, &v); err != nil {
 				return err
@@ -99,10 +107,24 @@ func (a *API) answerDLQ(ctx context.Context, rc *fasthttp.RequestCtx, q pageQuer
 		}
 		view.DeadJobs = append(view.DeadJobs, v)
 	}
-	if len(dead) == 0 {
-		at = k.ChangedAt
+	if !next.IsZero() {
+		view.Pages = q.next(of.path, next.Job(k.Position).String())
 	}
 	return answerResource(rc, fasthttp.StatusOK, view, at, false)
+}
+
+// pathIDs returns the public IDs of the messages of dead letters. A message that is no longer stored
+// keeps its internal ID.
+func (a *API) pathIDs(ctx context.Context, ch *catalogue.Channel, dead []durable.DeadJob) (map[ident.ID]string, error) {
+	ids, out := make([]ident.ID, len(dead)), make(map[ident.ID]string, len(dead))
+	for i, d := range dead {
+		ids[i], out[d.ID] = d.ID, d.ID.String()
+	}
+	found, err := a.o.Store.Senders(ctx, ch.No, ids)
+	for i := range found {
+		out[found[i].ID] = found[i].PathID()
+	}
+	return out, err
 }
 
 // deadFrom reads the parameter first of a DLQ: the ID of a message, or of a job of the
@@ -120,19 +142,6 @@ func (a *API) deadFrom(ctx context.Context, ch *catalogue.Channel, k *durable.Co
 			"The parameter first names no job of this consumer and no message of the channel.")
 	}
 	return id, err
-}
-
-// messageURL returns the link to a message under its public ID. A message that is no longer
-// stored keeps its internal ID.
-func (a *API) messageURL(ctx context.Context, ch *catalogue.Channel, id ident.ID) (string, error) {
-	m, err := a.headline(ctx, ch, id)
-	if errors.Is(err, errUnknownMessage) {
-		return messagePath(ch.ID, id.String()), nil
-	}
-	if err != nil {
-		return "", err
-	}
-	return messagePath(ch.ID, m.PathID()), nil
 }
 
 // requeueToken returns the token that a redrive of a whole DLQ needs: the field requeue, else that of

@@ -1,13 +1,10 @@
 package api
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -20,7 +17,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/failpoint"
-	"github.com/penstock-broker/penstock/internal/tool/jsonread"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
@@ -56,8 +52,8 @@ func (a *API) postReplay(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	req, err := readReplay(rc.Request.Body())
-	if err != nil {
+	var req apitype.ReplayRequest
+	if err := readObject(rc.Request.Body(), &req, replayExample); err != nil {
 		return err
 	}
 	r, err := a.replayOf(k, req)
@@ -110,32 +106,8 @@ func (a *API) countReplay(ctx context.Context, k *durable.Consumer, r *durable.R
 	return jobs.CountReplay(ctx, a.o.Store, k, r, &jobs.Sieve{Filter: filter.Of(r.Filter), Seen: a.o.Catalogue.Seen})
 }
 
-// readReplay reads the body of a request for a replay.
-func readReplay(body []byte) (req apitype.ReplayRequest, err error) {
-	if err = jsonread.Check(body); err == nil {
-		dec := json.NewDecoder(bytes.NewReader(body))
-		dec.DisallowUnknownFields()
-		err = dec.Decode(&req)
-	}
-	var typ *json.UnmarshalTypeError
-	switch {
-	case err == nil:
-		return req, nil
-	case errors.As(err, &typ) && typ.Field != "":
-		return req, problem.Newf(fasthttp.StatusBadRequest, "invalid_body", "The member %s must be a %s.", typ.Field,
-			strings.Replace(typ.Type.String(), "bool", "boolean", 1))
-	case strings.HasPrefix(err.Error(), "json: unknown field "):
-		name, _ := strconv.Unquote(strings.TrimPrefix(err.Error(), "json: unknown field "))
-		return req, problem.Newf(fasthttp.StatusBadRequest, "invalid_body",
-			"The body has a member %+q, which is not known here. Known are From, To, Only, Filter, Rate, DryRun.",
-			name[:min(len(name), 64)])
-	}
-	if reason := jsonread.Reason(err); reason != "" {
-		return req, problem.New(fasthttp.StatusBadRequest, "invalid_body", "The body "+reason+".")
-	}
-	return req, problem.New(fasthttp.StatusBadRequest, "invalid_body",
-		`The body must be a JSON object like {"From":"2026-01-31T15:04:05Z","To":"2026-01-31T16:04:05Z"}.`)
-}
+// replayExample is a body of a request for a replay.
+const replayExample = `{"From":"2026-01-31T15:04:05Z","To":"2026-01-31T16:04:05Z"}`
 
 // replayOf returns the replay that a request describes.
 func (a *API) replayOf(k *durable.Consumer, req apitype.ReplayRequest) (durable.Replay, error) {

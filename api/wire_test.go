@@ -119,6 +119,7 @@ func exchanges(w *world) (all []wired) {
 	do(202, "POST", jobRoute+"/requeue-dead-job", job(pull, text)+"/requeue-dead-job", "", tokens("pull")...)
 	do(202, "POST", dlq, "/channel/c/consumer/pull/dlq", "requeue="+secret+"-pull", formHeader)
 
+	all = append(all, causeExchanges(w, pull)...)
 	w.kill(pull, plain)
 	do(204, "DELETE", jobRoute, job(pull, plain), "")
 	do(204, "DELETE", dlq, "/channel/c/consumer/pull/dlq", "")

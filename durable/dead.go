@@ -22,6 +22,7 @@ func (d *DeadJob) columns() columns {
 		{"leases_lost", &d.LeasesLost},
 		{"given_back", &d.GivenBack},
 		{"worker", asBytes{&d.Worker}},
+		{"fingerprint", &d.Fingerprint},
 	}
 }
 
@@ -77,7 +78,10 @@ SELECT
     attempts,
     redrives,
     leases_lost,
-    given_back
+    given_back,
+    died_ms,
+    fingerprint,
+    disposal
 FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -165,6 +169,19 @@ func (r Reopening) String() string {
 	return [...]string{"by request", "by the policy of the consumer", "claimed by a pull worker"}[min(r, ByWorker)]
 }
 
+// count returns the counts of a job that is opened again, and changes its attempts.
+func (r Reopening) count(j *OpenJob, n counts) counts {
+	switch r {
+	case ByWorker:
+		n.redrives = 0
+	case ByBroker:
+		j.Attempts, n = 0, counts{redrives: n.redrives + 1}
+	default:
+		j.Attempts, n = 0, counts{}
+	}
+	return n
+}
+
 func (s *Store) reopen(ctx context.Context, name string, consumerNo uint32, ids []ident.ID, nowMs int64,
 	how Reopening) ([]OpenJob, error) {
 	var moved []OpenJob
@@ -188,20 +205,15 @@ func (s *Store) reopen(ctx context.Context, name string, consumerNo uint32, ids 
 func (s *Store) reopenPart(ctx context.Context, tx *sql.Tx, consumerNo uint32, ids []ident.ID, nowMs int64,
 	how Reopening) ([]OpenJob, error) {
 	var dead []OpenJob
+	var left []deadRow // of dead
 	counted := map[ident.ID]counts{}
 	err := each(ctx, tx, list(s.dialect.sql(takeDeadJobs), len(ids)), inArgs(consumerNo, ids), func(r *sql.Rows) error {
-		j, n := OpenJob{NextMs: nowMs, RedrivenMs: nowMs}, counts{}
-		err := r.Scan(asID{&j.ID}, &j.Priority, &j.Attempts, &n.redrives, &n.leasesLost, &n.givenBack)
-		switch how {
-		case ByWorker:
-			n.redrives = 0
-		case ByBroker:
-			j.Attempts, n = 0, counts{redrives: n.redrives + 1}
-		default:
-			j.Attempts, n = 0, counts{}
-		}
-		counted[j.ID] = n
-		dead = append(dead, j)
+		j, n, row := OpenJob{NextMs: nowMs, RedrivenMs: nowMs}, counts{}, deadRow{}
+		err := r.Scan(asID{&j.ID}, &j.Priority, &j.Attempts, &n.redrives, &n.leasesLost, &n.givenBack, &row.DiedMs,
+			&row.Fingerprint, &row.Disposal)
+		row.ID = j.ID
+		counted[j.ID] = how.count(&j, n)
+		dead, left = append(dead, j), append(left, row)
 		return err
 	})
 	if err != nil || len(dead) == 0 {
@@ -240,5 +252,6 @@ func (s *Store) reopenPart(ctx context.Context, tx *sql.Tx, consumerNo uint32, i
 	if err := s.expireAgain(ctx, tx, consumerNo, gone, nowMs); err != nil {
 		return nil, err
 	}
-	return moved, nil
+	left = slices.DeleteFunc(left, func(d deadRow) bool { return slices.Contains(delivered, d.ID) })
+	return moved, leaveGroups(ctx, tx, consumerNo, left)
 }

@@ -3,6 +3,7 @@ package durable
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
@@ -67,7 +68,8 @@ UPDATE dead_jobs
 SET disposal = ?
 WHERE consumer_no = ?
   AND message_id = ?
-  AND died_ms = ?`
+  AND died_ms = ?
+  AND disposal <> 2`
 
 	selectRecentDeliveries = `
 SELECT MAX(at_ms)
@@ -110,12 +112,28 @@ func (s *Store) Dispose(ctx context.Context, consumerNo uint32, dead []DeadHead,
 	}
 	return s.run(ctx, transaction{name: "dispose of dead letters", harmless: true}, func(ctx context.Context,
 		tx *sql.Tx) error {
+		var left []deadRow
+		if to == Discarded {
+			died := map[ident.ID]int64{}
+			ids := make([]ident.ID, len(dead))
+			for i := range dead {
+				ids[i], died[dead[i].ID] = dead[i].ID, dead[i].DiedMs
+			}
+			for _, part := range chunks(ids, maxInList) {
+				taken, err := s.takeDead(ctx, tx, consumerNo, part)
+				if err != nil {
+					return err
+				}
+				left = append(left, taken...)
+			}
+			left = slices.DeleteFunc(left, func(d deadRow) bool { return died[d.ID] != d.DiedMs })
+		}
 		for i := range dead {
 			if err := exec(ctx, tx, updateDisposal, to, consumerNo, dead[i].ID[:], dead[i].DiedMs); err != nil {
 				return err
 			}
 		}
-		return nil
+		return leaveGroups(ctx, tx, consumerNo, left)
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 var ofConsumer = [...]string{
 	deleteOf("marks"), deleteOf("books"), deleteOf("failures"), deleteOf("dlq_growth"), deletePace, deleteHold,
 	deleteOf("consumer_facts"),
+	deleteOf("redriving_jobs"), deleteOf("redrivings"),
 }
 
 // ofURL are those that remove what was learnt about the address of a consumer.

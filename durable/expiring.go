@@ -142,7 +142,8 @@ SELECT
     0 AS disposal,
     0 AS given_back,
     0 AS leases_lost,
-    NULL AS worker
+    NULL AS worker,
+    0 AS fingerprint
 FROM messages
 WHERE channel_no = ?
   AND id = ?

@@ -66,7 +66,9 @@ type Replay struct {
 	Settled         ident.ID
 	Jobs, JobBytes  int64
 	Delivered, Dead int64 // of a replay that has ended; see ReplayCounts
-	Version         int64
+	// SourceNo and RedriveNo are the redrive whose letters a replay has, 0: it has no redrive.
+	SourceNo, RedriveNo uint32
+	Version             int64
 }
 
 // columns are those of the table replays.
@@ -92,6 +94,8 @@ func (r *Replay) columns() columns {
 		{"job_bytes", &r.JobBytes},
 		{"delivered", &r.Delivered},
 		{"dead", &r.Dead},
+		{"source_no", &r.SourceNo},
+		{"redrive_no", &r.RedriveNo},
 		{"version", &r.Version},
 	}
 }

@@ -22,7 +22,8 @@ SELECT
     0 AS disposal,
     0 AS given_back,
     0 AS leases_lost,
-    worker
+    worker,
+    0 AS fingerprint
 FROM deliveries
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -40,7 +41,8 @@ SELECT
     disposal,
     given_back,
     leases_lost,
-    worker
+    worker,
+    fingerprint
 FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -58,7 +60,8 @@ SELECT
     0,
     given_back,
     leases_lost,
-    NULL
+    NULL,
+    0
 FROM open_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)`
@@ -125,7 +128,7 @@ func scanJobState(r *sql.Rows) (id ident.ID, j JobState, err error) {
 	var text []byte
 	var disposal Disposal
 	err = r.Scan(asID{&id}, &j.Status, &j.Attempts, &j.ChangedMs, &j.NextMs, &j.StatusCode, &text, &j.Reason,
-		&j.RedrivenMs, &disposal, &j.GivenBack, &j.LeasesLost, asBytes{&j.Worker})
+		&j.RedrivenMs, &disposal, &j.GivenBack, &j.LeasesLost, asBytes{&j.Worker}, &j.Fingerprint)
 	j.Error, j.Discarded = string(text), disposal == Discarded
 	return id, j, err
 }

@@ -45,14 +45,14 @@ const deletedAtOnce = 50
 // the existing ones without locks. A DELETE for all the jobs would wait for rows that other
 // brokers are writing, and they would wait for it. A row that another broker commits after the
 // read stays and has no effect, because deliveries and dead_jobs outrank it.
-func deleteFound(ctx context.Context, tx *sql.Tx, table jobTable, outcomes []Outcome) error {
+func (s *Store) deleteFound(ctx context.Context, tx *sql.Tx, table jobTable, outcomes []Outcome) error {
 	for _, part := range byConsumer(outcomes) {
 		found, err := selectIDs(ctx, tx, list(table.find, len(part)), jobArgs(part))
 		if err != nil {
 			return err
 		}
 		for _, ids := range chunks(found, deletedAtOnce) {
-			if err := exec(ctx, tx, list(table.remove, len(ids)), inArgs(part[0].ConsumerNo, ids)...); err != nil {
+			if err := s.removeRows(ctx, tx, table, part[0].ConsumerNo, ids); err != nil {
 				return err
 			}
 		}

@@ -1,8 +1,10 @@
 package durable
 
 import (
+	"slices"
 	"time"
 
+	"github.com/penstock-broker/penstock/internal/model/cause"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
@@ -37,6 +39,8 @@ type JobState struct {
 	// give-backs that were no attempts, and leases that ended without a word, which were some.
 	GivenBack, LeasesLost int
 	Worker                string // Dead, Delivered: as of an Outcome
+	// Fingerprint, Dead: the cause.
+	Fingerprint cause.Fingerprint
 }
 
 // An OpenJob is a row of open_jobs.
@@ -61,6 +65,8 @@ type DeadJob struct {
 	LeasesLost int    // as in JobState
 	GivenBack  int    // as in JobState
 	Worker     string // as of an Outcome
+	// Fingerprint is the cause of the death.
+	Fingerprint cause.Fingerprint
 }
 
 // An OutcomeKind is the way in which an attempt ended.
@@ -110,6 +116,7 @@ type Outcome struct {
 	Error  string // description of the failure, cut to 1 KiB
 	Phase  Phase  // of a push attempt
 	Reason Reason // Dead
+	Cause  string // Dead: the failure, where Error says more than that
 	Answer []byte // first KiB of the consumer's answer
 	Forget bool   // Dead: the job is over and not in the DLQ, as one that is Discarded
 }
@@ -146,6 +153,15 @@ func (r Reason) String() string {
 	}
 	return ""
 }
+
+// ParseReason reads a ReasonCode of the API.
+func ParseReason(code string) (Reason, bool) {
+	i := slices.Index(reasonNames[1:], code)
+	return Reason(i + 1), i >= 0
+}
+
+// ReasonCodes are the ReasonCodes of the API.
+func ReasonCodes() []string { return slices.Clone(reasonNames[1:]) }
 
 // Attempted reports whether the death is the end of an attempt. Other deaths are recorded
 // under the attempt number 0, which the history of a job does not show.

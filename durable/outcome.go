@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -49,7 +50,7 @@ ON CONFLICT DO UPDATE SET
 WHERE excluded.attempts >= attempts`,
 	}
 
-	insertDeadJobs = keepFirst(`
+	insertDeadJobs = ignoring(`
 INSERT INTO dead_jobs (
     consumer_no,
     message_id,
@@ -64,9 +65,10 @@ INSERT INTO dead_jobs (
     disposal,
     leases_lost,
     given_back,
-    worker
+    worker,
+    fingerprint
 )
-VALUES (?, ...)`, "attempts")
+VALUES (?, ...)`)
 )
 
 const (
@@ -128,6 +130,15 @@ func (s *Store) Record(ctx context.Context, outcomes []Outcome) error {
 			return s.recordDeliveries(ctx, s.db, l.delivered)
 		})
 	}
+	err := s.recordLedger(ctx, l)
+	if errors.Is(err, errDiedBefore) { // rare: two ends of one job
+		l.singly = true
+		err = s.recordLedger(ctx, l)
+	}
+	return err
+}
+
+func (s *Store) recordLedger(ctx context.Context, l ledger) error {
 	return s.run(ctx, transaction{name: "record outcomes", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
 		return s.record(ctx, tx, l)
 	})
@@ -140,6 +151,7 @@ type ledger struct {
 	tracked                      bool // some delivered job may have rows to remove
 	noticed                      bool // some outcome has events to store
 	answered                     bool // some delivered job has an exchange, or ends one
+	singly                       bool // see buryAll
 }
 
 func sortOutcomes(outcomes []Outcome) ledger {
@@ -178,25 +190,15 @@ func sortOutcomes(outcomes []Outcome) ledger {
 	return l
 }
 
-func (s *Store) record(ctx context.Context, tx *sql.Tx, l ledger) error {
+func (s *Store) record(ctx context.Context, tx *sql.Tx, l ledger) (err error) {
+	var died map[groupKey]*DeadGroup
 	if len(l.retry)+len(l.dead)+len(l.back) > 0 {
-		if err := s.recordFailures(ctx, tx, l.retry, l.dead, l.back); err != nil {
+		if died, err = s.recordFailures(ctx, tx, l); err != nil {
 			return err
 		}
 	}
 	if l.tracked {
-		tracked := slices.DeleteFunc(slices.Clone(l.delivered), func(o Outcome) bool { return !o.Tracked })
-		if err := deleteFound(ctx, tx, openJobs, tracked); err != nil {
-			return err
-		}
-		if err := deleteFound(ctx, tx, deadJobs, tracked); err != nil {
-			return err
-		}
-		noted := slices.DeleteFunc(tracked, func(o Outcome) bool { return o.Note == "" })
-		for i := range noted {
-			noted[i].Error = noted[i].Note
-		}
-		if err := s.recordAttempts(ctx, tx, noted); err != nil {
+		if err := s.recordTracked(ctx, tx, l.delivered); err != nil {
 			return err
 		}
 	}
@@ -210,10 +212,28 @@ func (s *Store) record(ctx context.Context, tx *sql.Tx, l ledger) error {
 			return err
 		}
 	}
-	if !l.noticed {
-		return nil
+	if l.noticed {
+		if err := s.recordStatus(ctx, tx, slices.Concat(l.delivered, l.retry, l.dead)); err != nil {
+			return err
+		}
 	}
-	return s.recordStatus(ctx, tx, slices.Concat(l.delivered, l.retry, l.dead))
+	return s.joinGroups(ctx, tx, died)
+}
+
+// recordTracked removes the rows of jobs that are delivered, and stores the notes of their deliveries.
+func (s *Store) recordTracked(ctx context.Context, tx *sql.Tx, delivered []Outcome) error {
+	tracked := slices.DeleteFunc(slices.Clone(delivered), func(o Outcome) bool { return !o.Tracked })
+	if err := s.deleteFound(ctx, tx, openJobs, tracked); err != nil {
+		return err
+	}
+	if err := s.deleteFound(ctx, tx, deadJobs, tracked); err != nil {
+		return err
+	}
+	noted := slices.DeleteFunc(tracked, func(o Outcome) bool { return o.Note == "" })
+	for i := range noted {
+		noted[i].Error = noted[i].Note
+	}
+	return s.recordAttempts(ctx, tx, noted)
 }
 
 func (s *Store) recordDeliveries(ctx context.Context, q querier, part []Outcome) error {
@@ -229,11 +249,13 @@ func (s *Store) recordDeliveries(ctx context.Context, q querier, part []Outcome)
 }
 
 // recordFailures stores the failures and give-backs that are not recorded yet. An outcome whose attempt is
-// recorded is a repetition, and must not end a job that was redriven since.
-func (s *Store) recordFailures(ctx context.Context, tx *sql.Tx, retry, dead, back []Outcome) error {
+// recorded is a repetition, and must not end a job that was redriven since. It returns how groups of
+// dead letters grow.
+func (s *Store) recordFailures(ctx context.Context, tx *sql.Tx, l ledger) (map[groupKey]*DeadGroup, error) {
+	retry, dead, back := l.retry, l.dead, l.back
 	known, err := recorded(ctx, tx, retry, dead, back)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	isKnown := func(o Outcome) bool { return known[attemptKey{o.ConsumerNo, o.ID, o.AtMs, o.attempt()}] }
 	retry = slices.DeleteFunc(slices.Clone(retry), isKnown)
@@ -245,23 +267,19 @@ func (s *Store) recordFailures(ctx context.Context, tx *sql.Tx, retry, dead, bac
 		return cmp.Or(cmp.Compare(a.ConsumerNo, b.ConsumerNo), a.ID.Compare(b.ID))
 	})
 	if err := s.countFailures(ctx, tx, all); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.recordAttempts(ctx, tx, all); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.upsertOpen(ctx, tx, retry, back); err != nil {
-		return err
+		return nil, err
 	}
 	counts, err := deleteOpen(ctx, tx, dead)
-	if err != nil {
-		return err
+	if err != nil || len(dead) == 0 {
+		return nil, err
 	}
-	return write(ctx, tx, s.dialect.sql(insertDeadJobs), dead, func(o *Outcome) []any {
-		n := counts[jobKey{o.ConsumerNo, o.ID}]
-		return []any{o.ConsumerNo, o.ID[:], o.Priority, o.Attempts, o.AtMs, o.StatusCode, note(o.Error), head(o.Answer),
-			o.Reason, n.redrives, o.disposal(), n.leasesLost + o.lost(), n.givenBack, []byte(o.Worker)}
-	})
+	return s.buryAll(ctx, tx, dead, counts, l.singly)
 }
 
 // upsertOpen stores the rows of jobs that are to be tried again.

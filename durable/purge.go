@@ -57,7 +57,7 @@ ORDER BY id
 LIMIT ?`, updateLock)
 
 	// Of a purge and a redrive, the one that gets the lock first gets the dead letter.
-	takeDead = locking(`
+	takeOldDead = locking(`
 SELECT message_id
 FROM dead_jobs
 WHERE consumer_no = ?
@@ -114,12 +114,12 @@ func (s *Store) purge(ctx context.Context, tx *sql.Tx, p Purge) (Purged, error) 
 		return Purged{}, err
 	}
 	for _, k := range p.Consumers {
-		if err := p.removeJobs(ctx, tx, k.No, keep); err != nil {
+		if err := p.removeJobs(ctx, tx, s, k.No, keep); err != nil {
 			return Purged{}, err
 		}
 	}
 	for i := range repeated {
-		if err := p.removeJobs(ctx, tx, repeated[i].No, keep); err != nil {
+		if err := p.removeJobs(ctx, tx, s, repeated[i].No, keep); err != nil {
 			return Purged{}, err
 		}
 	}
@@ -177,7 +177,7 @@ func (s *Store) notOver(ctx context.Context, tx *sql.Tx, p Purge, consumerNo uin
 	if ids = without(ids, over); len(ids) == 0 {
 		return ids, nil
 	}
-	over, err = selectIDs(ctx, tx, s.dialect.sql(takeDead), []any{consumerNo, p.After[:], p.Through[:], p.DeadBeforeMs})
+	over, err = selectIDs(ctx, tx, s.dialect.sql(takeOldDead), []any{consumerNo, p.After[:], p.Through[:], p.DeadBeforeMs})
 	return without(ids, over), err
 }
 
@@ -247,14 +247,14 @@ func (p *Purge) removeMessages(ctx context.Context, tx *sql.Tx, over []purgeHead
 }
 
 // removeJobs removes the rows of a consumer's jobs, even if their message is already gone.
-func (p *Purge) removeJobs(ctx context.Context, tx *sql.Tx, consumerNo uint32, keep []ident.ID) error {
+func (p *Purge) removeJobs(ctx context.Context, tx *sql.Tx, s *Store, consumerNo uint32, keep []ident.ID) error {
 	for _, table := range jobTables {
 		found, err := selectIDs(ctx, tx, table.stretch, []any{consumerNo, p.After[:], p.Through[:]})
 		if err != nil {
 			return err
 		}
 		for _, ids := range chunks(without(slices.Compact(found), keep), deletedAtOnce) {
-			if err := exec(ctx, tx, list(table.remove, len(ids)), inArgs(consumerNo, ids)...); err != nil {
+			if err := s.removeRows(ctx, tx, table, consumerNo, ids); err != nil {
 				return err
 			}
 		}

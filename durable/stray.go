@@ -28,13 +28,6 @@ ORDER BY t.message_id
 LIMIT ?`
 }
 
-func deleteStrays(table string) string {
-	return `
-DELETE FROM ` + table + `
-WHERE consumer_no = ?
-  AND message_id IN (?...)`
-}
-
 // RemoveStrays removes up to limit outcomes of a consumer, with after < ID <= through, whose messages
 // are not stored, and returns how many. The books that counted them are made again.
 func (s *Store) RemoveStrays(ctx context.Context, k Consumer, after, through ident.ID, limit int) (removed int,
@@ -48,7 +41,7 @@ func (s *Store) RemoveStrays(ctx context.Context, k Consumer, after, through ide
 				return err
 			}
 			for _, part := range chunks(strays, maxInList) {
-				if err := exec(ctx, tx, list(deleteStrays(table), len(part)), inArgs(k.No, part)...); err != nil {
+				if err := s.removeRows(ctx, tx, newJobTable(table), k.No, part); err != nil {
 					return err
 				}
 			}

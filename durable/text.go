@@ -20,10 +20,13 @@ func clip(s string, n int) string {
 }
 
 // note returns s as a stored error text: valid UTF-8 of at most maxNote bytes.
-func note(s string) []byte {
+func note(s string) []byte { return noteOf(s, maxNote) }
+
+// noteOf is note for another bound.
+func noteOf(s string, most int) []byte {
 	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) > maxNote {
-		s = s[:maxNote]
+	if len(s) > most {
+		s = s[:most]
 		for len(s) > 0 { // remove an incomplete character
 			if r, size := utf8.DecodeLastRuneInString(s); r != utf8.RuneError || size != 1 {
 				break

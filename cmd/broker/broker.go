@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/bulk"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
+	"github.com/penstock-broker/penstock/internal/feature/redrive"
 	"github.com/penstock-broker/penstock/internal/feature/schedule"
 	"github.com/penstock-broker/penstock/internal/feature/statusevents"
 	"github.com/penstock-broker/penstock/internal/feature/why"
@@ -76,6 +77,7 @@ type broker struct {
 	mover     *schedule.Mover
 	quota     *quota.Quota
 	bulks     *bulk.Bulks
+	redrives  *redrive.Runner
 	policies  *policy.Book
 	board     *exchange.Board
 	responses *exchange.Worker

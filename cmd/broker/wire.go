@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/bulk"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
+	"github.com/penstock-broker/penstock/internal/feature/redrive"
 	"github.com/penstock-broker/penstock/internal/feature/schedule"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
@@ -73,7 +74,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		Retention: b.cfg.Retention, DeadRetention: b.cfg.DeadRetention, Died: counts.Died, Forward: b.plane.Forward, Registry: registry, Log: b.log,
 	})
 	b.mover = b.newMover(registry)
-	b.bulks = b.newBulks(registry, bodies, fetches)
+	b.bulks, b.redrives = b.newBulks(registry, bodies, fetches), redrive.New(redrive.Options{Store: b.store, Desk: desk, Catalogue: b.catalogue, Cluster: b.node, Policies: policies, Dirty: agenda.Dirty, Log: b.log})
 	b.alerts, b.status = b.newAlerts(states, registry), b.newStatusEvents(callbacks, registry)
 	b.queue.BeforeAck(b.plane.BeforeAck)
 	b.queue.OnLost(b.reaper.Lost)
@@ -85,7 +86,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		AdminToken: b.cfg.AdminToken, OpenManagement: b.cfg.openManagement(), AllowedHosts: b.cfg.allowedHosts(), UserAgent: b.cfg.UserAgent, CheckCallback: callbacks.CheckURL,
 		Announce:  b.announce,
 		Responses: reader, Board: b.board, Stopping: b.plane.Stopping(), Answered: b.answered, EnsureReplies: b.responses.Ensure, FollowReplies: b.responses.Follow,
-		AllowDelete: b.cfg.AllowDelete,
+		AllowDelete: b.cfg.AllowDelete, WakeRedrives: b.redrives.Wake,
 		AwaitOthers: b.awaitOthers,
 		Bodies:      bodies, Answers: b.answers, Full: b.quota.Full,
 		Writable: b.node.Writable, Warning: b.warnings.text,

@@ -52,6 +52,11 @@ WHERE id = ?;
 DELETE FROM consumer_facts
 WHERE consumer_no = ?;
 
+DELETE FROM dead_groups
+WHERE consumer_no = ?
+  AND fingerprint = ?
+  AND jobs <= 0;
+
 DELETE FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...);
@@ -152,6 +157,28 @@ DELETE FROM redrives
 WHERE consumer_no = ?
   AND message_id IN (?...);
 
+DELETE FROM redriving_jobs
+WHERE consumer_no = ?;
+
+DELETE FROM redriving_jobs
+WHERE consumer_no = ?
+  AND no = ?
+  AND message_id IN (?...);
+
+DELETE FROM redriving_jobs
+WHERE consumer_no = ?
+  AND no = ?
+  AND moved_ms = 0;
+
+DELETE FROM redrivings
+WHERE consumer_no = ?;
+
+DELETE FROM redrivings
+WHERE consumer_no = ?
+  AND no <= ?
+  AND busy = 0
+  AND state >= 3;
+
 DELETE FROM replays
 WHERE channel_no = ?
   AND consumer_no = ?
@@ -184,6 +211,25 @@ INSERT IGNORE INTO alerts (
     next_ms
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0);
+
+INSERT IGNORE INTO dead_jobs (
+    consumer_no,
+    message_id,
+    priority,
+    attempts,
+    died_ms,
+    status_code,
+    reason,
+    answer,
+    reason_code,
+    redrives,
+    disposal,
+    leases_lost,
+    given_back,
+    worker,
+    fingerprint
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 INSERT IGNORE INTO dlq_growth (
     consumer_no,
@@ -403,24 +449,24 @@ INSERT INTO consumers (
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
-INSERT INTO dead_jobs (
+INSERT INTO dead_groups (
     consumer_no,
-    message_id,
-    priority,
-    attempts,
-    died_ms,
+    fingerprint,
+    jobs,
+    first_ms,
+    last_ms,
     status_code,
-    reason,
-    answer,
-    reason_code,
-    redrives,
-    disposal,
-    leases_lost,
-    given_back,
-    worker
+    sample,
+    sample_id
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON DUPLICATE KEY UPDATE attempts = attempts;
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON DUPLICATE KEY UPDATE
+    jobs = jobs + VALUES(jobs),
+    first_ms = LEAST(first_ms, VALUES(first_ms)),
+    last_ms = GREATEST(last_ms, VALUES(last_ms)),
+    status_code = VALUES(status_code),
+    sample = VALUES(sample),
+    sample_id = VALUES(sample_id);
 
 INSERT INTO deliveries (consumer_no, message_id, attempts, at_ms, status_code, node, duration_ms) VALUES (?,?,?,?,?,?,?) ON DUPLICATE KEY UPDATE attempts = attempts;
 
@@ -622,6 +668,53 @@ INSERT INTO receipts (
 VALUES (?, ?, ?, ?)
 ON DUPLICATE KEY UPDATE reason = reason;
 
+INSERT INTO redriving_jobs (
+    consumer_no,
+    no,
+    message_id,
+    moved_ms,
+    stage,
+    fingerprint
+)
+VALUES (?, ?, ?, ?, ?, ?)
+ON DUPLICATE KEY UPDATE
+    moved_ms = VALUES(moved_ms),
+    stage = VALUES(stage),
+    fingerprint = VALUES(fingerprint);
+
+INSERT INTO redrivings (
+    consumer_no,
+    no,
+    has_fingerprint,
+    fingerprint,
+    reasons,
+    from_ms,
+    to_ms,
+    most,
+    picked,
+    rate,
+    canary,
+    target_no,
+    created_ms,
+    matched,
+    approximate,
+    busy,
+    state,
+    replay_no,
+    state_ms,
+    reason,
+    cursor_id,
+    redriven,
+    delivered,
+    dead,
+    stage,
+    stage_ms,
+    stage_jobs,
+    stage_over,
+    stage_again
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
 INSERT INTO replays (
     no,
     channel_no,
@@ -643,9 +736,11 @@ INSERT INTO replays (
     job_bytes,
     delivered,
     dead,
+    source_no,
+    redrive_no,
     version
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 INSERT INTO scheduled (
     id,
@@ -726,6 +821,12 @@ SELECT
     CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)
 FROM clock
 WHERE no = 0;
+
+SELECT
+    COALESCE(MAX(no), 0),
+    COALESCE(SUM(state < 3), 0)
+FROM redrivings
+WHERE consumer_no = ?;
 
 SELECT
     COALESCE(SUM(CASE WHEN phase = 4 THEN 1 ELSE 0 END), 0),
@@ -809,6 +910,35 @@ SELECT
 
 SELECT
     COUNT(*),
+    COALESCE(SUM(e.disposal <> 2 AND e.died_ms >= ? AND e.died_ms <= ? AND ((1 << e.reason_code) & ?) <> 0), 0)
+FROM (
+    SELECT
+        d.disposal,
+        d.died_ms,
+        d.reason_code
+    FROM dead_jobs d
+    WHERE d.consumer_no = ?
+      AND d.fingerprint = ?
+    ORDER BY d.message_id
+    LIMIT ?
+) e;
+
+SELECT
+    COUNT(*),
+    COALESCE(SUM(e.disposal <> 2 AND e.died_ms >= ? AND e.died_ms <= ? AND ((1 << e.reason_code) & ?) <> 0), 0)
+FROM (
+    SELECT
+        d.disposal,
+        d.died_ms,
+        d.reason_code
+    FROM dead_jobs d
+    WHERE d.consumer_no = ?
+    ORDER BY d.message_id
+    LIMIT ?
+) e;
+
+SELECT
+    COUNT(*),
     COALESCE(SUM(member_state = 'ONLINE'), 0),
     COALESCE(SUM(member_state = 'ONLINE' AND member_id = @@GLOBAL.server_uuid), 0)
 FROM performance_schema.replication_group_members;
@@ -840,6 +970,31 @@ FROM producers;
 
 SELECT
     COUNT(*),
+    MAX(message_id)
+FROM (
+    SELECT d.message_id
+FROM dead_jobs d
+WHERE d.consumer_no = ?
+  AND d.fingerprint = ?
+  AND d.message_id >= ?
+    ORDER BY d.message_id
+    LIMIT ?
+) e;
+
+SELECT
+    COUNT(*),
+    MAX(message_id)
+FROM (
+    SELECT d.message_id
+FROM dead_jobs d
+WHERE d.consumer_no = ?
+  AND d.message_id >= ?
+    ORDER BY d.message_id
+    LIMIT ?
+) e;
+
+SELECT
+    COUNT(*),
     MIN(id)
 FROM (
     SELECT message_id AS id
@@ -868,6 +1023,31 @@ FROM (
 WHERE NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.consumer_no = ? AND d.message_id = m.id)
   AND NOT EXISTS (SELECT 1 FROM open_jobs o WHERE o.consumer_no = ? AND o.message_id = m.id)
   AND NOT EXISTS (SELECT 1 FROM dead_jobs x WHERE x.consumer_no = ? AND x.message_id = m.id);
+
+SELECT
+    COUNT(*),
+    MIN(message_id)
+FROM (
+    SELECT d.message_id
+FROM dead_jobs d
+WHERE d.consumer_no = ?
+  AND d.fingerprint = ?
+  AND d.message_id <= ?
+    ORDER BY d.message_id DESC
+    LIMIT ?
+) e;
+
+SELECT
+    COUNT(*),
+    MIN(message_id)
+FROM (
+    SELECT d.message_id
+FROM dead_jobs d
+WHERE d.consumer_no = ?
+  AND d.message_id <= ?
+    ORDER BY d.message_id DESC
+    LIMIT ?
+) e;
 
 SELECT
     MAX(m.id),
@@ -1253,6 +1433,147 @@ FROM paces;
 
 SELECT
     consumer_no,
+    no,
+    has_fingerprint,
+    fingerprint,
+    reasons,
+    from_ms,
+    to_ms,
+    most,
+    picked,
+    rate,
+    canary,
+    target_no,
+    created_ms,
+    matched,
+    approximate,
+    busy,
+    state,
+    replay_no,
+    state_ms,
+    reason,
+    cursor_id,
+    redriven,
+    delivered,
+    dead,
+    stage,
+    stage_ms,
+    stage_jobs,
+    stage_over,
+    stage_again
+FROM redrivings
+WHERE busy = 1
+  AND consumer_no > ?
+ORDER BY consumer_no, no
+LIMIT ?;
+
+SELECT
+    consumer_no,
+    no,
+    has_fingerprint,
+    fingerprint,
+    reasons,
+    from_ms,
+    to_ms,
+    most,
+    picked,
+    rate,
+    canary,
+    target_no,
+    created_ms,
+    matched,
+    approximate,
+    busy,
+    state,
+    replay_no,
+    state_ms,
+    reason,
+    cursor_id,
+    redriven,
+    delivered,
+    dead,
+    stage,
+    stage_ms,
+    stage_jobs,
+    stage_over,
+    stage_again
+FROM redrivings
+WHERE consumer_no = ?
+  AND no <= ?
+ORDER BY no DESC
+LIMIT ?;
+
+SELECT
+    consumer_no,
+    no,
+    has_fingerprint,
+    fingerprint,
+    reasons,
+    from_ms,
+    to_ms,
+    most,
+    picked,
+    rate,
+    canary,
+    target_no,
+    created_ms,
+    matched,
+    approximate,
+    busy,
+    state,
+    replay_no,
+    state_ms,
+    reason,
+    cursor_id,
+    redriven,
+    delivered,
+    dead,
+    stage,
+    stage_ms,
+    stage_jobs,
+    stage_over,
+    stage_again
+FROM redrivings
+WHERE consumer_no = ?
+  AND no = ?;
+
+SELECT
+    consumer_no,
+    no,
+    has_fingerprint,
+    fingerprint,
+    reasons,
+    from_ms,
+    to_ms,
+    most,
+    picked,
+    rate,
+    canary,
+    target_no,
+    created_ms,
+    matched,
+    approximate,
+    busy,
+    state,
+    replay_no,
+    state_ms,
+    reason,
+    cursor_id,
+    redriven,
+    delivered,
+    dead,
+    stage,
+    stage_ms,
+    stage_jobs,
+    stage_over,
+    stage_again
+FROM redrivings
+WHERE consumer_no = ?
+  AND no = ?
+FOR UPDATE;
+
+SELECT
+    consumer_no,
     since_ms,
     until_ms,
     held_by
@@ -1304,7 +1625,70 @@ SELECT
     d.reason_code,
     d.leases_lost,
     d.given_back,
-    d.worker
+    d.worker,
+    d.fingerprint
+FROM dead_jobs d
+WHERE d.consumer_no = ?
+  AND d.fingerprint = ?
+  AND d.message_id <= ?
+  AND d.message_id >= ?
+  AND d.disposal <> 2
+  AND d.died_ms >= ?
+  AND d.died_ms <= ?
+  AND ((1 << d.reason_code) & ?) <> 0
+  AND NOT EXISTS (
+      SELECT 1
+      FROM deliveries v
+      WHERE v.consumer_no = d.consumer_no
+        AND v.message_id = d.message_id
+  )
+ORDER BY d.message_id DESC
+LIMIT ?;
+
+SELECT
+    d.message_id,
+    d.priority,
+    d.attempts,
+    d.died_ms,
+    d.status_code,
+    d.reason,
+    d.answer,
+    d.reason_code,
+    d.leases_lost,
+    d.given_back,
+    d.worker,
+    d.fingerprint
+FROM dead_jobs d
+WHERE d.consumer_no = ?
+  AND d.fingerprint = ?
+  AND d.message_id >= ?
+  AND d.message_id <= ?
+  AND d.disposal <> 2
+  AND d.died_ms >= ?
+  AND d.died_ms <= ?
+  AND ((1 << d.reason_code) & ?) <> 0
+  AND NOT EXISTS (
+      SELECT 1
+      FROM deliveries v
+      WHERE v.consumer_no = d.consumer_no
+        AND v.message_id = d.message_id
+  )
+ORDER BY d.message_id
+LIMIT ?;
+
+SELECT
+    d.message_id,
+    d.priority,
+    d.attempts,
+    d.died_ms,
+    d.status_code,
+    d.reason,
+    d.answer,
+    d.reason_code,
+    d.leases_lost,
+    d.given_back,
+    d.worker,
+    d.fingerprint
 FROM dead_jobs d
 WHERE d.consumer_no = ?
   AND d.message_id <= ?
@@ -1329,11 +1713,72 @@ SELECT
     d.reason_code,
     d.leases_lost,
     d.given_back,
-    d.worker
+    d.worker,
+    d.fingerprint
+FROM dead_jobs d
+WHERE d.consumer_no = ?
+  AND d.message_id <= ?
+  AND d.message_id >= ?
+  AND d.disposal <> 2
+  AND d.died_ms >= ?
+  AND d.died_ms <= ?
+  AND ((1 << d.reason_code) & ?) <> 0
+  AND NOT EXISTS (
+      SELECT 1
+      FROM deliveries v
+      WHERE v.consumer_no = d.consumer_no
+        AND v.message_id = d.message_id
+  )
+ORDER BY d.message_id DESC
+LIMIT ?;
+
+SELECT
+    d.message_id,
+    d.priority,
+    d.attempts,
+    d.died_ms,
+    d.status_code,
+    d.reason,
+    d.answer,
+    d.reason_code,
+    d.leases_lost,
+    d.given_back,
+    d.worker,
+    d.fingerprint
 FROM dead_jobs d
 WHERE d.consumer_no = ?
   AND d.message_id >= ?
   AND d.disposal <> 2
+  AND NOT EXISTS (
+      SELECT 1
+      FROM deliveries v
+      WHERE v.consumer_no = d.consumer_no
+        AND v.message_id = d.message_id
+  )
+ORDER BY d.message_id
+LIMIT ?;
+
+SELECT
+    d.message_id,
+    d.priority,
+    d.attempts,
+    d.died_ms,
+    d.status_code,
+    d.reason,
+    d.answer,
+    d.reason_code,
+    d.leases_lost,
+    d.given_back,
+    d.worker,
+    d.fingerprint
+FROM dead_jobs d
+WHERE d.consumer_no = ?
+  AND d.message_id >= ?
+  AND d.message_id <= ?
+  AND d.disposal <> 2
+  AND d.died_ms >= ?
+  AND d.died_ms <= ?
+  AND ((1 << d.reason_code) & ?) <> 0
   AND NOT EXISTS (
       SELECT 1
       FROM deliveries v
@@ -1365,6 +1810,19 @@ ORDER BY expires_ms, channel_no, id
 LIMIT ?;
 
 SELECT
+    fingerprint,
+    jobs,
+    first_ms,
+    last_ms,
+    status_code,
+    sample,
+    sample_id
+FROM dead_groups
+WHERE consumer_no = ?
+ORDER BY jobs DESC, fingerprint
+LIMIT ?;
+
+SELECT
     first_id,
     last_id,
     audience,
@@ -1390,7 +1848,8 @@ SELECT
     0 AS disposal,
     0 AS given_back,
     0 AS leases_lost,
-    NULL AS worker
+    NULL AS worker,
+    0 AS fingerprint
 FROM messages
 WHERE channel_no = ?
   AND id = ?
@@ -1408,7 +1867,8 @@ SELECT
     0 AS disposal,
     0 AS given_back,
     0 AS leases_lost,
-    worker
+    worker,
+    0 AS fingerprint
 FROM deliveries
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -1426,7 +1886,8 @@ SELECT
     disposal,
     given_back,
     leases_lost,
-    worker
+    worker,
+    fingerprint
 FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -1444,7 +1905,8 @@ SELECT
     0,
     given_back,
     leases_lost,
-    NULL
+    NULL,
+    0
 FROM open_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...);
@@ -2313,7 +2775,8 @@ SELECT
     0 AS disposal,
     0 AS given_back,
     0 AS leases_lost,
-    worker
+    worker,
+    0 AS fingerprint
 FROM deliveries
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -2331,7 +2794,8 @@ SELECT
     disposal,
     given_back,
     leases_lost,
-    worker
+    worker,
+    fingerprint
 FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -2349,7 +2813,8 @@ SELECT
     0,
     given_back,
     leases_lost,
-    NULL
+    NULL,
+    0
 FROM open_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...);
@@ -2364,6 +2829,69 @@ WHERE consumer_no = ?
 
 SELECT
     message_id,
+    died_ms,
+    fingerprint,
+    disposal
+FROM dead_jobs
+WHERE consumer_no = ?
+  AND message_id IN (?...)
+  AND disposal <> 2
+  AND died_ms >= ?
+  AND died_ms <= ?
+  AND ((1 << reason_code) & ?) <> 0
+  AND (? = 0 OR fingerprint = ?)
+ORDER BY message_id;
+
+SELECT
+    message_id,
+    died_ms,
+    fingerprint,
+    disposal
+FROM dead_jobs
+WHERE consumer_no = ?
+  AND message_id IN (?...)
+ORDER BY message_id
+FOR UPDATE;
+
+SELECT
+    message_id,
+    moved_ms,
+    stage,
+    fingerprint
+FROM redriving_jobs
+WHERE consumer_no = ?
+  AND no = ?
+  AND message_id > ?
+  AND moved_ms = 0
+ORDER BY message_id
+LIMIT ?;
+
+SELECT
+    message_id,
+    moved_ms,
+    stage,
+    fingerprint
+FROM redriving_jobs
+WHERE consumer_no = ?
+  AND no = ?
+  AND message_id > ?
+  AND moved_ms > 0
+ORDER BY message_id
+LIMIT ?;
+
+SELECT
+    message_id,
+    moved_ms,
+    stage,
+    fingerprint
+FROM redriving_jobs
+WHERE consumer_no = ?
+  AND no = ?
+  AND message_id IN (?...)
+FOR UPDATE;
+
+SELECT
+    message_id,
     priority,
     attempts,
     died_ms,
@@ -2373,7 +2901,8 @@ SELECT
     reason_code,
     leases_lost,
     given_back,
-    worker
+    worker,
+    fingerprint
 FROM dead_jobs
 WHERE consumer_no = ?
 ORDER BY message_id DESC
@@ -2385,7 +2914,10 @@ SELECT
     attempts,
     redrives,
     leases_lost,
-    given_back
+    given_back,
+    died_ms,
+    fingerprint,
+    disposal
 FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -2467,6 +2999,8 @@ SELECT
     job_bytes,
     delivered,
     dead,
+    source_no,
+    redrive_no,
     version
 FROM replays
 WHERE channel_no = ?
@@ -2495,6 +3029,8 @@ SELECT
     job_bytes,
     delivered,
     dead,
+    source_no,
+    redrive_no,
     version
 FROM replays
 WHERE channel_no = ?
@@ -2524,6 +3060,8 @@ SELECT
     job_bytes,
     delivered,
     dead,
+    source_no,
+    redrive_no,
     version
 FROM replays
 WHERE no = ?;
@@ -2549,6 +3087,8 @@ SELECT
     job_bytes,
     delivered,
     dead,
+    source_no,
+    redrive_no,
     version
 FROM replays
 WHERE version > ?
@@ -3208,6 +3748,11 @@ FROM bulk_steps
 WHERE bulk_id = ?
   AND complete = 1;
 
+SELECT COALESCE(SUM(jobs), 0)
+FROM dead_groups
+WHERE consumer_no = ?
+  AND (? = 0 OR fingerprint = ?);
+
 SELECT COUNT(*)
     FROM open_jobs o
     WHERE o.consumer_no = ?
@@ -3265,6 +3810,10 @@ SELECT COUNT(*)
 FROM consumers
 WHERE channel_no = ?
   AND deleted_no = 0;
+
+SELECT COUNT(*)
+FROM dead_groups
+WHERE consumer_no = ?;
 
 SELECT COUNT(*)
 FROM dead_jobs d
@@ -3374,6 +3923,11 @@ FROM channels
 WHERE no = ?
 LOCK IN SHARE MODE;
 
+SELECT deleted_no <> 0
+FROM consumers
+WHERE no = ?
+FOR UPDATE;
+
 SELECT digest
 FROM ordered
 WHERE channel_no = ?
@@ -3382,6 +3936,11 @@ WHERE channel_no = ?
 SELECT failures_ms
 FROM consumers
 WHERE no = ?;
+
+SELECT fingerprint
+FROM dead_groups
+WHERE consumer_no = ?
+  AND fingerprint IN (?...);
 
 SELECT first_id
 FROM bulk_steps
@@ -3914,11 +4473,31 @@ WHERE no = ?
   AND state = ?
   AND probe_ms < ?;
 
+UPDATE dead_groups
+SET jobs = jobs - ?
+WHERE consumer_no = ?
+  AND fingerprint = ?;
+
+UPDATE dead_groups
+SET sample_id = COALESCE((
+    SELECT d.message_id
+    FROM dead_jobs d
+    WHERE d.consumer_no = dead_groups.consumer_no
+      AND d.fingerprint = dead_groups.fingerprint
+      AND d.disposal <> 2
+    ORDER BY d.message_id DESC
+    LIMIT 1
+), sample_id)
+WHERE consumer_no = ?
+  AND fingerprint = ?
+  AND sample_id IN (?...);
+
 UPDATE dead_jobs
 SET disposal = ?
 WHERE consumer_no = ?
   AND message_id = ?
-  AND died_ms = ?;
+  AND died_ms = ?
+  AND disposal <> 2;
 
 UPDATE exchanges
 SET
@@ -4076,6 +4655,25 @@ SET
     publish_secret = ?,
     settings = ?
 WHERE no = ?;
+
+UPDATE redrivings
+SET
+    busy = ?,
+    state = ?,
+    replay_no = ?,
+    state_ms = ?,
+    reason = ?,
+    cursor_id = ?,
+    redriven = ?,
+    delivered = ?,
+    dead = ?,
+    stage = ?,
+    stage_ms = ?,
+    stage_jobs = ?,
+    stage_over = ?,
+    stage_again = ?
+WHERE consumer_no = ?
+  AND no = ?;
 
 UPDATE replays
 SET

@@ -50,6 +50,11 @@ WHERE id = ?;
 DELETE FROM consumer_facts
 WHERE consumer_no = ?;
 
+DELETE FROM dead_groups
+WHERE consumer_no = ?
+  AND fingerprint = ?
+  AND jobs <= 0;
+
 DELETE FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...);
@@ -149,6 +154,28 @@ WHERE id <= ?;
 DELETE FROM redrives
 WHERE consumer_no = ?
   AND message_id IN (?...);
+
+DELETE FROM redriving_jobs
+WHERE consumer_no = ?;
+
+DELETE FROM redriving_jobs
+WHERE consumer_no = ?
+  AND no = ?
+  AND message_id IN (?...);
+
+DELETE FROM redriving_jobs
+WHERE consumer_no = ?
+  AND no = ?
+  AND moved_ms = 0;
+
+DELETE FROM redrivings
+WHERE consumer_no = ?;
+
+DELETE FROM redrivings
+WHERE consumer_no = ?
+  AND no <= ?
+  AND busy = 0
+  AND state >= 3;
 
 DELETE FROM replays
 WHERE channel_no = ?
@@ -325,6 +352,25 @@ INSERT INTO consumers (
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+INSERT INTO dead_groups (
+    consumer_no,
+    fingerprint,
+    jobs,
+    first_ms,
+    last_ms,
+    status_code,
+    sample,
+    sample_id
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET
+    jobs = jobs + excluded.jobs,
+    first_ms = MIN(first_ms, excluded.first_ms),
+    last_ms = MAX(last_ms, excluded.last_ms),
+    status_code = excluded.status_code,
+    sample = excluded.sample,
+    sample_id = excluded.sample_id;
+
 INSERT INTO dead_jobs (
     consumer_no,
     message_id,
@@ -339,9 +385,10 @@ INSERT INTO dead_jobs (
     disposal,
     leases_lost,
     given_back,
-    worker
+    worker,
+    fingerprint
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING;
 
 INSERT INTO deliveries (
@@ -607,6 +654,53 @@ INSERT INTO receipts (
 VALUES (?, ?, ?, ?)
 ON CONFLICT DO NOTHING;
 
+INSERT INTO redriving_jobs (
+    consumer_no,
+    no,
+    message_id,
+    moved_ms,
+    stage,
+    fingerprint
+)
+VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET
+    moved_ms = excluded.moved_ms,
+    stage = excluded.stage,
+    fingerprint = excluded.fingerprint;
+
+INSERT INTO redrivings (
+    consumer_no,
+    no,
+    has_fingerprint,
+    fingerprint,
+    reasons,
+    from_ms,
+    to_ms,
+    most,
+    picked,
+    rate,
+    canary,
+    target_no,
+    created_ms,
+    matched,
+    approximate,
+    busy,
+    state,
+    replay_no,
+    state_ms,
+    reason,
+    cursor_id,
+    redriven,
+    delivered,
+    dead,
+    stage,
+    stage_ms,
+    stage_jobs,
+    stage_over,
+    stage_again
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
 INSERT INTO replays (
     no,
     channel_no,
@@ -628,9 +722,11 @@ INSERT INTO replays (
     job_bytes,
     delivered,
     dead,
+    source_no,
+    redrive_no,
     version
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 INSERT INTO scheduled (
     id,
@@ -763,6 +859,12 @@ FROM clock
 WHERE no = 0;
 
 SELECT
+    COALESCE(MAX(no), 0),
+    COALESCE(SUM(state < 3), 0)
+FROM redrivings
+WHERE consumer_no = ?;
+
+SELECT
     COALESCE(SUM(CASE WHEN phase = 4 THEN 1 ELSE 0 END), 0),
     COALESCE(SUM(CASE WHEN phase = 3 THEN 1 ELSE 0 END), 0)
 FROM attempts
@@ -843,6 +945,35 @@ SELECT
 
 SELECT
     COUNT(*),
+    COALESCE(SUM(e.disposal <> 2 AND e.died_ms >= ? AND e.died_ms <= ? AND ((1 << e.reason_code) & ?) <> 0), 0)
+FROM (
+    SELECT
+        d.disposal,
+        d.died_ms,
+        d.reason_code
+    FROM dead_jobs d
+    WHERE d.consumer_no = ?
+      AND d.fingerprint = ?
+    ORDER BY d.message_id
+    LIMIT ?
+) e;
+
+SELECT
+    COUNT(*),
+    COALESCE(SUM(e.disposal <> 2 AND e.died_ms >= ? AND e.died_ms <= ? AND ((1 << e.reason_code) & ?) <> 0), 0)
+FROM (
+    SELECT
+        d.disposal,
+        d.died_ms,
+        d.reason_code
+    FROM dead_jobs d
+    WHERE d.consumer_no = ?
+    ORDER BY d.message_id
+    LIMIT ?
+) e;
+
+SELECT
+    COUNT(*),
     COALESCE(SUM(o.message_id <= ?), 0)
     FROM open_jobs o
     WHERE o.consumer_no = ?
@@ -865,6 +996,31 @@ SELECT
     COUNT(*),
     COALESCE(SUM(version % 1000000007), 0)
 FROM producers;
+
+SELECT
+    COUNT(*),
+    MAX(message_id)
+FROM (
+    SELECT d.message_id
+FROM dead_jobs d
+WHERE d.consumer_no = ?
+  AND d.fingerprint = ?
+  AND d.message_id >= ?
+    ORDER BY d.message_id
+    LIMIT ?
+) e;
+
+SELECT
+    COUNT(*),
+    MAX(message_id)
+FROM (
+    SELECT d.message_id
+FROM dead_jobs d
+WHERE d.consumer_no = ?
+  AND d.message_id >= ?
+    ORDER BY d.message_id
+    LIMIT ?
+) e;
 
 SELECT
     COUNT(*),
@@ -896,6 +1052,31 @@ FROM (
 WHERE NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.consumer_no = ? AND d.message_id = m.id)
   AND NOT EXISTS (SELECT 1 FROM open_jobs o WHERE o.consumer_no = ? AND o.message_id = m.id)
   AND NOT EXISTS (SELECT 1 FROM dead_jobs x WHERE x.consumer_no = ? AND x.message_id = m.id);
+
+SELECT
+    COUNT(*),
+    MIN(message_id)
+FROM (
+    SELECT d.message_id
+FROM dead_jobs d
+WHERE d.consumer_no = ?
+  AND d.fingerprint = ?
+  AND d.message_id <= ?
+    ORDER BY d.message_id DESC
+    LIMIT ?
+) e;
+
+SELECT
+    COUNT(*),
+    MIN(message_id)
+FROM (
+    SELECT d.message_id
+FROM dead_jobs d
+WHERE d.consumer_no = ?
+  AND d.message_id <= ?
+    ORDER BY d.message_id DESC
+    LIMIT ?
+) e;
 
 SELECT
     MAX(m.id),
@@ -1285,6 +1466,112 @@ FROM paces;
 
 SELECT
     consumer_no,
+    no,
+    has_fingerprint,
+    fingerprint,
+    reasons,
+    from_ms,
+    to_ms,
+    most,
+    picked,
+    rate,
+    canary,
+    target_no,
+    created_ms,
+    matched,
+    approximate,
+    busy,
+    state,
+    replay_no,
+    state_ms,
+    reason,
+    cursor_id,
+    redriven,
+    delivered,
+    dead,
+    stage,
+    stage_ms,
+    stage_jobs,
+    stage_over,
+    stage_again
+FROM redrivings
+WHERE busy = 1
+  AND consumer_no > ?
+ORDER BY consumer_no, no
+LIMIT ?;
+
+SELECT
+    consumer_no,
+    no,
+    has_fingerprint,
+    fingerprint,
+    reasons,
+    from_ms,
+    to_ms,
+    most,
+    picked,
+    rate,
+    canary,
+    target_no,
+    created_ms,
+    matched,
+    approximate,
+    busy,
+    state,
+    replay_no,
+    state_ms,
+    reason,
+    cursor_id,
+    redriven,
+    delivered,
+    dead,
+    stage,
+    stage_ms,
+    stage_jobs,
+    stage_over,
+    stage_again
+FROM redrivings
+WHERE consumer_no = ?
+  AND no <= ?
+ORDER BY no DESC
+LIMIT ?;
+
+SELECT
+    consumer_no,
+    no,
+    has_fingerprint,
+    fingerprint,
+    reasons,
+    from_ms,
+    to_ms,
+    most,
+    picked,
+    rate,
+    canary,
+    target_no,
+    created_ms,
+    matched,
+    approximate,
+    busy,
+    state,
+    replay_no,
+    state_ms,
+    reason,
+    cursor_id,
+    redriven,
+    delivered,
+    dead,
+    stage,
+    stage_ms,
+    stage_jobs,
+    stage_over,
+    stage_again
+FROM redrivings
+WHERE consumer_no = ?
+  AND no = ?;
+
+SELECT
+    consumer_no,
     since_ms,
     until_ms,
     held_by
@@ -1336,7 +1623,70 @@ SELECT
     d.reason_code,
     d.leases_lost,
     d.given_back,
-    d.worker
+    d.worker,
+    d.fingerprint
+FROM dead_jobs d
+WHERE d.consumer_no = ?
+  AND d.fingerprint = ?
+  AND d.message_id <= ?
+  AND d.message_id >= ?
+  AND d.disposal <> 2
+  AND d.died_ms >= ?
+  AND d.died_ms <= ?
+  AND ((1 << d.reason_code) & ?) <> 0
+  AND NOT EXISTS (
+      SELECT 1
+      FROM deliveries v
+      WHERE v.consumer_no = d.consumer_no
+        AND v.message_id = d.message_id
+  )
+ORDER BY d.message_id DESC
+LIMIT ?;
+
+SELECT
+    d.message_id,
+    d.priority,
+    d.attempts,
+    d.died_ms,
+    d.status_code,
+    d.reason,
+    d.answer,
+    d.reason_code,
+    d.leases_lost,
+    d.given_back,
+    d.worker,
+    d.fingerprint
+FROM dead_jobs d
+WHERE d.consumer_no = ?
+  AND d.fingerprint = ?
+  AND d.message_id >= ?
+  AND d.message_id <= ?
+  AND d.disposal <> 2
+  AND d.died_ms >= ?
+  AND d.died_ms <= ?
+  AND ((1 << d.reason_code) & ?) <> 0
+  AND NOT EXISTS (
+      SELECT 1
+      FROM deliveries v
+      WHERE v.consumer_no = d.consumer_no
+        AND v.message_id = d.message_id
+  )
+ORDER BY d.message_id
+LIMIT ?;
+
+SELECT
+    d.message_id,
+    d.priority,
+    d.attempts,
+    d.died_ms,
+    d.status_code,
+    d.reason,
+    d.answer,
+    d.reason_code,
+    d.leases_lost,
+    d.given_back,
+    d.worker,
+    d.fingerprint
 FROM dead_jobs d
 WHERE d.consumer_no = ?
   AND d.message_id <= ?
@@ -1361,11 +1711,72 @@ SELECT
     d.reason_code,
     d.leases_lost,
     d.given_back,
-    d.worker
+    d.worker,
+    d.fingerprint
+FROM dead_jobs d
+WHERE d.consumer_no = ?
+  AND d.message_id <= ?
+  AND d.message_id >= ?
+  AND d.disposal <> 2
+  AND d.died_ms >= ?
+  AND d.died_ms <= ?
+  AND ((1 << d.reason_code) & ?) <> 0
+  AND NOT EXISTS (
+      SELECT 1
+      FROM deliveries v
+      WHERE v.consumer_no = d.consumer_no
+        AND v.message_id = d.message_id
+  )
+ORDER BY d.message_id DESC
+LIMIT ?;
+
+SELECT
+    d.message_id,
+    d.priority,
+    d.attempts,
+    d.died_ms,
+    d.status_code,
+    d.reason,
+    d.answer,
+    d.reason_code,
+    d.leases_lost,
+    d.given_back,
+    d.worker,
+    d.fingerprint
 FROM dead_jobs d
 WHERE d.consumer_no = ?
   AND d.message_id >= ?
   AND d.disposal <> 2
+  AND NOT EXISTS (
+      SELECT 1
+      FROM deliveries v
+      WHERE v.consumer_no = d.consumer_no
+        AND v.message_id = d.message_id
+  )
+ORDER BY d.message_id
+LIMIT ?;
+
+SELECT
+    d.message_id,
+    d.priority,
+    d.attempts,
+    d.died_ms,
+    d.status_code,
+    d.reason,
+    d.answer,
+    d.reason_code,
+    d.leases_lost,
+    d.given_back,
+    d.worker,
+    d.fingerprint
+FROM dead_jobs d
+WHERE d.consumer_no = ?
+  AND d.message_id >= ?
+  AND d.message_id <= ?
+  AND d.disposal <> 2
+  AND d.died_ms >= ?
+  AND d.died_ms <= ?
+  AND ((1 << d.reason_code) & ?) <> 0
   AND NOT EXISTS (
       SELECT 1
       FROM deliveries v
@@ -1397,6 +1808,19 @@ ORDER BY expires_ms, channel_no, id
 LIMIT ?;
 
 SELECT
+    fingerprint,
+    jobs,
+    first_ms,
+    last_ms,
+    status_code,
+    sample,
+    sample_id
+FROM dead_groups
+WHERE consumer_no = ?
+ORDER BY jobs DESC, fingerprint
+LIMIT ?;
+
+SELECT
     first_id,
     last_id,
     audience,
@@ -1422,7 +1846,8 @@ SELECT
     0 AS disposal,
     0 AS given_back,
     0 AS leases_lost,
-    NULL AS worker
+    NULL AS worker,
+    0 AS fingerprint
 FROM messages
 WHERE channel_no = ?
   AND id = ?
@@ -1440,7 +1865,8 @@ SELECT
     0 AS disposal,
     0 AS given_back,
     0 AS leases_lost,
-    worker
+    worker,
+    0 AS fingerprint
 FROM deliveries
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -1458,7 +1884,8 @@ SELECT
     disposal,
     given_back,
     leases_lost,
-    worker
+    worker,
+    fingerprint
 FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -1476,7 +1903,8 @@ SELECT
     0,
     given_back,
     leases_lost,
-    NULL
+    NULL,
+    0
 FROM open_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...);
@@ -2257,7 +2685,8 @@ SELECT
     0 AS disposal,
     0 AS given_back,
     0 AS leases_lost,
-    worker
+    worker,
+    0 AS fingerprint
 FROM deliveries
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -2275,7 +2704,8 @@ SELECT
     disposal,
     given_back,
     leases_lost,
-    worker
+    worker,
+    fingerprint
 FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -2293,7 +2723,8 @@ SELECT
     0,
     given_back,
     leases_lost,
-    NULL
+    NULL,
+    0
 FROM open_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...);
@@ -2308,6 +2739,67 @@ WHERE consumer_no = ?
 
 SELECT
     message_id,
+    died_ms,
+    fingerprint,
+    disposal
+FROM dead_jobs
+WHERE consumer_no = ?
+  AND message_id IN (?...)
+  AND disposal <> 2
+  AND died_ms >= ?
+  AND died_ms <= ?
+  AND ((1 << reason_code) & ?) <> 0
+  AND (? = 0 OR fingerprint = ?)
+ORDER BY message_id;
+
+SELECT
+    message_id,
+    died_ms,
+    fingerprint,
+    disposal
+FROM dead_jobs
+WHERE consumer_no = ?
+  AND message_id IN (?...)
+ORDER BY message_id;
+
+SELECT
+    message_id,
+    moved_ms,
+    stage,
+    fingerprint
+FROM redriving_jobs
+WHERE consumer_no = ?
+  AND no = ?
+  AND message_id > ?
+  AND moved_ms = 0
+ORDER BY message_id
+LIMIT ?;
+
+SELECT
+    message_id,
+    moved_ms,
+    stage,
+    fingerprint
+FROM redriving_jobs
+WHERE consumer_no = ?
+  AND no = ?
+  AND message_id > ?
+  AND moved_ms > 0
+ORDER BY message_id
+LIMIT ?;
+
+SELECT
+    message_id,
+    moved_ms,
+    stage,
+    fingerprint
+FROM redriving_jobs
+WHERE consumer_no = ?
+  AND no = ?
+  AND message_id IN (?...);
+
+SELECT
+    message_id,
     priority,
     attempts,
     died_ms,
@@ -2317,7 +2809,8 @@ SELECT
     reason_code,
     leases_lost,
     given_back,
-    worker
+    worker,
+    fingerprint
 FROM dead_jobs
 WHERE consumer_no = ?
 ORDER BY message_id DESC
@@ -2329,7 +2822,10 @@ SELECT
     attempts,
     redrives,
     leases_lost,
-    given_back
+    given_back,
+    died_ms,
+    fingerprint,
+    disposal
 FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...)
@@ -2419,6 +2915,8 @@ SELECT
     job_bytes,
     delivered,
     dead,
+    source_no,
+    redrive_no,
     version
 FROM replays
 WHERE channel_no = ?
@@ -2447,6 +2945,8 @@ SELECT
     job_bytes,
     delivered,
     dead,
+    source_no,
+    redrive_no,
     version
 FROM replays
 WHERE channel_no = ?
@@ -2476,6 +2976,8 @@ SELECT
     job_bytes,
     delivered,
     dead,
+    source_no,
+    redrive_no,
     version
 FROM replays
 WHERE no = ?;
@@ -2501,6 +3003,8 @@ SELECT
     job_bytes,
     delivered,
     dead,
+    source_no,
+    redrive_no,
     version
 FROM replays
 WHERE version > ?
@@ -3171,6 +3675,11 @@ FROM bulk_steps
 WHERE bulk_id = ?
   AND complete = 1;
 
+SELECT COALESCE(SUM(jobs), 0)
+FROM dead_groups
+WHERE consumer_no = ?
+  AND (? = 0 OR fingerprint = ?);
+
 SELECT COUNT(*)
     FROM open_jobs o
     WHERE o.consumer_no = ?
@@ -3228,6 +3737,10 @@ SELECT COUNT(*)
 FROM consumers
 WHERE channel_no = ?
   AND deleted_no = 0;
+
+SELECT COUNT(*)
+FROM dead_groups
+WHERE consumer_no = ?;
 
 SELECT COUNT(*)
 FROM dead_jobs d
@@ -3321,6 +3834,10 @@ SELECT deleted_no <> 0
 FROM channels
 WHERE no = ?;
 
+SELECT deleted_no <> 0
+FROM consumers
+WHERE no = ?;
+
 SELECT digest
 FROM ordered
 WHERE channel_no = ?
@@ -3329,6 +3846,11 @@ WHERE channel_no = ?
 SELECT failures_ms
 FROM consumers
 WHERE no = ?;
+
+SELECT fingerprint
+FROM dead_groups
+WHERE consumer_no = ?
+  AND fingerprint IN (?...);
 
 SELECT first_id
 FROM bulk_steps
@@ -3804,11 +4326,31 @@ WHERE no = ?
   AND state = ?
   AND probe_ms < ?;
 
+UPDATE dead_groups
+SET jobs = jobs - ?
+WHERE consumer_no = ?
+  AND fingerprint = ?;
+
+UPDATE dead_groups
+SET sample_id = COALESCE((
+    SELECT d.message_id
+    FROM dead_jobs d
+    WHERE d.consumer_no = dead_groups.consumer_no
+      AND d.fingerprint = dead_groups.fingerprint
+      AND d.disposal <> 2
+    ORDER BY d.message_id DESC
+    LIMIT 1
+), sample_id)
+WHERE consumer_no = ?
+  AND fingerprint = ?
+  AND sample_id IN (?...);
+
 UPDATE dead_jobs
 SET disposal = ?
 WHERE consumer_no = ?
   AND message_id = ?
-  AND died_ms = ?;
+  AND died_ms = ?
+  AND disposal <> 2;
 
 UPDATE exchanges
 SET
@@ -3971,6 +4513,25 @@ SET
     publish_secret = ?,
     settings = ?
 WHERE no = ?;
+
+UPDATE redrivings
+SET
+    busy = ?,
+    state = ?,
+    replay_no = ?,
+    state_ms = ?,
+    reason = ?,
+    cursor_id = ?,
+    redriven = ?,
+    delivered = ?,
+    dead = ?,
+    stage = ?,
+    stage_ms = ?,
+    stage_jobs = ?,
+    stage_over = ?,
+    stage_again = ?
+WHERE consumer_no = ?
+  AND no = ?;
 
 UPDATE replays
 SET

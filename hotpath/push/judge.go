@@ -50,10 +50,10 @@ func (v *delivery) outcome(res egress.Result, verdict policy.Verdict) outcome.Re
 	if verdict.Meaning != policy.Retry {
 		out.Kind = durable.OutcomeDead
 		if verdict.Meaning == policy.Rejected {
-			out.Reason = durable.Rejected
+			out.Reason, out.Cause = durable.Rejected, out.Error
 			out.Error = "the consumer's policy does not retry this answer: " + out.Error
 		} else {
-			out.Reason = durable.AttemptsExhausted
+			out.Reason, out.Cause = durable.AttemptsExhausted, out.Error
 			out.Error = fmt.Sprintf("attempt %d of %d failed: %s", v.counted(p), p.MaxAttempts(), out.Error)
 		}
 		m.Attempts.WithLabelValues("dead").Inc()

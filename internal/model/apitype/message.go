@@ -54,6 +54,7 @@ type Job struct {
 	// of a job in flight: the pull worker that has it, as it said; of one that is over: who had it last
 	Worker        string `json:"Worker,omitempty"`
 	WorkerVersion string `json:"WorkerVersion,omitempty"` // as it said
+	Fingerprint   string `json:"Fingerprint,omitempty"`   // in the DLQ: the group of its cause
 
 	InReplyTo     string `json:"InReplyTo,omitempty"`    // of a dead reply: the message that it answers
 	ChannelID     string `json:"ChannelID,omitempty"`    // of a dead reply: the channel of that message

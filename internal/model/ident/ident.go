@@ -125,6 +125,17 @@ func (id ID) Next() ID {
 	return id
 }
 
+// Previous returns the ID before this one.
+func (id ID) Previous() ID {
+	for i := len(id) - 1; i >= 0; i-- {
+		id[i]--
+		if id[i] != 255 {
+			break
+		}
+	}
+	return id
+}
+
 // AtMillis returns the smallest ID of that Unix millisecond: a bound for ranges.
 func AtMillis(ms int64) ID {
 	var b [8]byte

@@ -43,11 +43,17 @@ func (d *Desk) RedriveAgain(ctx context.Context, consumer uint32, ids []ident.ID
 	return len(moved), err
 }
 
-// A redriving opens dead letters again, in the store alone.
-type redriving func(ctx context.Context, consumer uint32, ids []ident.ID, nowMs int64) ([]durable.OpenJob, error)
+// RedriveBy opens dead letters again by open, and offers those that it has opened to the queue.
+func (d *Desk) RedriveBy(ctx context.Context, consumer uint32, ids []ident.ID, open Redriving) ([]durable.OpenJob,
+	error) {
+	return d.redrive(ctx, consumer, ids, open)
+}
+
+// A Redriving opens dead letters again, in the store alone.
+type Redriving func(ctx context.Context, consumer uint32, ids []ident.ID, nowMs int64) ([]durable.OpenJob, error)
 
 // redrive opens dead letters again and returns those that this call opened.
-func (d *Desk) redrive(ctx context.Context, consumer uint32, ids []ident.ID, open redriving) ([]durable.OpenJob,
+func (d *Desk) redrive(ctx context.Context, consumer uint32, ids []ident.ID, open Redriving) ([]durable.OpenJob,
 	error) {
 	cleared := d.clear(ctx, consumer, ids)
 	moved, err := open(ctx, consumer, ids, d.NowMs())

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/push"
 	"github.com/penstock-broker/penstock/internal/feature/bulk"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
+	redriving "github.com/penstock-broker/penstock/internal/feature/redrive"
 	"github.com/penstock-broker/penstock/internal/feature/schedule"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/consumerstate"
@@ -38,6 +39,7 @@ type broker struct {
 	mover     *schedule.Mover  // nil: no message of this run is scheduled
 	responses *exchange.Worker // nil: no consumer of this run responds
 	bulks     *bulk.Bulks      // nil: this run has no bulks
+	redrives  *redriving.Runner
 
 	once    sync.Once
 	stopped chan struct{} // closed by stop
@@ -107,6 +109,8 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 		Forward:   b.plane.Forward,
 		Retention: w.plan.retention, DeadRetention: w.plan.deadRetention,
 	})
+	b.redrives = redriving.New(redriving.Options{Store: store, Desk: b.desk, Catalogue: b.catalogue, Cluster: b.node,
+		Policies: policies, Dirty: agenda.Dirty, Log: silent})
 	b.queue.onLost = func(consumer uint32) {
 		b.reaper.Lost(consumer)
 		b.plane.Lost(consumer)
@@ -144,6 +148,7 @@ func (b *broker) run() {
 	plane.Go(func() { _ = b.plane.Run(planeCtx, stopGrace) })
 	loops.Go(func() { _ = b.catalogue.Run(reaperCtx) })
 	loops.Go(func() { _ = b.reaper.Run(reaperCtx) })
+	loops.Go(func() { b.redrives.Run(reaperCtx) })
 	if b.mover != nil {
 		loops.Go(func() { b.mover.Run(reaperCtx) })
 	}

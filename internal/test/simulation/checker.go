@@ -54,6 +54,7 @@ import (
 //	    purged that is in flight
 //	I26 each open job that is not in flight has a reason, which is true
 //	I27 a job is dead with worker_lost only when more of its leases were lost than its consumer bears
+//	I28 a redrive opens each letter that it means once, leaves none out, and counts what became of each
 //
 // I11, resources, and I10 under faults are not for a simulation.
 
@@ -73,13 +74,15 @@ type checker struct {
 	handedOut int
 	repeated  int // duplicates that were explained
 
+	redrives map[redriveKey]map[ident.ID]int // how often a redrive has opened a letter
+
 	arrivals   map[uint32][]time.Duration // of requests, by consumer with a rate
 	lateCounts disturbances               // counts of requests that were answered late
 }
 
 func newChecker(w *world) *checker {
 	return &checker{w: w, jobs: map[jobKey]*trace{}, calls: map[*disturbance]struct{}{},
-		arrivals: map[uint32][]time.Duration{}}
+		arrivals: map[uint32][]time.Duration{}, redrives: map[redriveKey]map[ident.ID]int{}}
 }
 
 // fail records a violation. Call it with mu held.

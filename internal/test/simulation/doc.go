@@ -35,5 +35,5 @@
 //
 //	go test ./internal/test/simulation -run TestSeeds -simulation.seeds=10000 -simulation.from=1000000
 //
-// The numbers I1 to I27 in messages are those of the invariants in checker.go.
+// The numbers I1 to I28 in messages are those of the invariants in checker.go.
 package simulation

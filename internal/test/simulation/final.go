@@ -25,6 +25,9 @@ func (w *world) unfinished() (string, ident.ID) {
 	if left = w.replaying(); left != "" {
 		return left, none
 	}
+	if left = w.redriving(); left != "" {
+		return left, none
+	}
 	if e, found := w.store.unanswered(); found {
 		return fmt.Sprintf("the exchange with consumer %d is %s after %d tries", e.ConsumerNo, e.State, e.Tries), e.ID
 	}
@@ -92,6 +95,7 @@ func (w *world) final() {
 	w.checkHung()
 	w.checkResponses()
 	w.checkReplays()
+	w.checkRedrives()
 	w.checkBulks(stored)
 	if c := w.checker; w.plan.calm && c.repeated > 0 {
 		c.report(none, "I2: %d duplicates without any fault", c.repeated)

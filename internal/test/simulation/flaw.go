@@ -54,6 +54,7 @@ const (
 	hangsSpread                  // a consumer is reached when no other one hangs
 	hangsAreForgotten            // a request to a consumer that hangs counts as not sent
 	purgeIsForgotten             // the store acknowledges a purge that it has not recorded
+	redrivesAreForgotten         // the store forgets jobs that a redrive has opened
 )
 
 // strikes selects the affected messages.

@@ -68,6 +68,12 @@ func TestEachFlawIsFound(t *testing.T) {
 			journals(p)
 			p.journal.flips = 1000
 		}},
+		"the store forgets what a redrive has opened": {redrivesAreForgotten, "I5 I28", func(p *plan) {
+			p.consumer.refuse = 300
+			for range 3 {
+				p.events = append(p.events, trouble{at: p.active * 3 / 4, kind: redrive, span: 2 * time.Second})
+			}
+		}},
 		"a bound has no shares":                               {sharesAreOff, "I23", greedy},
 		"the room of a body that broke off is not free again": {roomIsForgotten, "I23", greedy},
 		"a consumer that hangs keeps others":                  {hangsSpread, "I24", hangs},

@@ -33,6 +33,7 @@ type store struct {
 	redriven   map[jobKey]int64  // of open jobs
 	counted    map[jobKey]counts // of open jobs
 	ended      map[jobKey]counts // of dead jobs
+	redrivings map[redriveKey]*storedRedrive
 	attempts   map[attemptKey]bool
 	marks      map[uint32]ident.ID
 	failures   map[uint32][]int64 // Unix ms of the last failures that count for a tombstone
@@ -71,7 +72,8 @@ func newStore(clock func() time.Time) *store {
 		chains: map[channelKey]ident.ID{}, links: map[messageKey]ident.ID{},
 		deliveries: map[jobKey]durable.Outcome{}, open: map[jobKey]durable.Outcome{}, dead: map[jobKey]durable.Outcome{},
 		redriven: map[jobKey]int64{}, counted: map[jobKey]counts{}, ended: map[jobKey]counts{},
-		exchanges: map[jobKey]*durable.Exchange{}, replays: map[uint32]*storedReplay{}, bulks: map[ident.ID]*storedBulk{},
+		redrivings: map[redriveKey]*storedRedrive{},
+		exchanges:  map[jobKey]*durable.Exchange{}, replays: map[uint32]*storedReplay{}, bulks: map[ident.ID]*storedBulk{},
 		receipts: map[durable.ReceiptID]durable.Receipt{},
 		attempts: map[attemptKey]bool{}, marks: map[uint32]ident.ID{}, schedules: map[ident.ID]*durable.Scheduled{},
 		failures: map[uint32][]int64{}, probes: map[uint32]int64{}, holds: map[uint32]durable.Hold{},
@@ -366,6 +368,7 @@ func (s *store) state(k jobKey) durable.JobState {
 		j := state(durable.Dead, o)
 		j.Error, j.Reason, j.Discarded = o.Error, o.Reason, o.Forget
 		j.GivenBack, j.LeasesLost = s.ended[k].givenBack, s.ended[k].lost
+		j.Fingerprint = o.Fingerprint()
 		return j
 	}
 	if o, ok := s.open[k]; ok {
@@ -381,6 +384,11 @@ func (s *store) state(k jobKey) durable.JobState {
 func (s *store) reopen(consumer uint32, ids []ident.ID, nowMs int64, again bool) []durable.OpenJob {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.reopenHere(consumer, ids, nowMs, again)
+}
+
+// reopenHere is reopen with mu held.
+func (s *store) reopenHere(consumer uint32, ids []ident.ID, nowMs int64, again bool) []durable.OpenJob {
 	sorted := slices.SortedFunc(slices.Values(ids), ident.ID.Compare)
 	var out []durable.OpenJob
 	for _, id := range slices.Compact(sorted) {

@@ -15,6 +15,7 @@ type olderState struct {
 	deliveries, open, dead map[jobKey]durable.Outcome
 	redriven               map[jobKey]int64
 	counted, ended         map[jobKey]counts
+	redrivings             map[redriveKey]*storedRedrive
 	attempts               map[attemptKey]bool
 	marks                  map[uint32]ident.ID
 	nodes                  []durable.Node
@@ -28,7 +29,15 @@ func (s *store) older() *olderState {
 	return &olderState{deliveries: maps.Clone(s.deliveries), open: maps.Clone(s.open), dead: maps.Clone(s.dead),
 		redriven: maps.Clone(s.redriven), counted: maps.Clone(s.counted), ended: maps.Clone(s.ended),
 		attempts: maps.Clone(s.attempts), marks: maps.Clone(s.marks), nodes: slices.Clone(s.nodes), beat: s.beat,
-		history: s.history}
+		history: s.history, redrivings: cloneRedrives(s.redrivings)}
+}
+
+func cloneRedrives(all map[redriveKey]*storedRedrive) map[redriveKey]*storedRedrive {
+	out := map[redriveKey]*storedRedrive{}
+	for k, r := range all {
+		out[k] = r.clone()
+	}
+	return out
 }
 
 // goBack restores a state, and returns the jobs that are open again. A state in which no broker has
@@ -47,6 +56,7 @@ func (s *store) goBack(o *olderState) (opened []jobKey) {
 	s.deliveries, s.open, s.dead, s.redriven = maps.Clone(o.deliveries), maps.Clone(o.open), maps.Clone(
 		o.dead), maps.Clone(o.redriven)
 	s.counted, s.ended = maps.Clone(o.counted), maps.Clone(o.ended)
+	s.redrivings = cloneRedrives(o.redrivings)
 	s.attempts, s.marks, s.nodes = maps.Clone(o.attempts), maps.Clone(o.marks), slices.Clone(o.nodes)
 	s.beat, s.history = o.beat, o.history
 	return slices.DeleteFunc(opened, func(k jobKey) bool { return s.state(k).Status == durable.Delivered })

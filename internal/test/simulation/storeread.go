@@ -154,7 +154,7 @@ func (s *store) deadJobs(consumer uint32, from ident.ID, limit int) []durable.De
 		if k.consumer == consumer && k.id.Compare(from) >= 0 && s.state(k).Status == durable.Dead && !o.Forget {
 			out = append(out, durable.DeadJob{ID: k.id, Priority: o.Priority, Attempts: o.Attempts, DiedMs: o.AtMs,
 				StatusCode: o.StatusCode, Error: o.Error, Reason: o.Reason, Answer: o.Answer, Worker: o.Worker,
-				LeasesLost: s.ended[k].lost, GivenBack: s.ended[k].givenBack})
+				LeasesLost: s.ended[k].lost, GivenBack: s.ended[k].givenBack, Fingerprint: o.Fingerprint()})
 		}
 	}
 	slices.SortFunc(out, func(a, b durable.DeadJob) int { return a.ID.Compare(b.ID) })

@@ -93,7 +93,11 @@ func (w *world) operate(e trouble) {
 	defer cancel()
 	for _, k := range w.store.changes(0).Consumers {
 		if e.kind == redrive {
-			_, _ = b.desk.RedriveAll(ctx, k.No)
+			if e.span%2 == 0 && w.store.parent(k.No) == 0 {
+				w.redriveSome(k.No, e.span%4 == 0)
+			} else {
+				_, _ = b.desk.RedriveAll(ctx, k.No)
+			}
 			continue
 		}
 		// A job that is younger may be offered as fresh after it was re-triggered:

@@ -38,14 +38,15 @@ var countTests = map[string]func(*testing.T, *fixture){
 		f.record(t, last) // again
 		got = f.state(t, k, id[0])
 		require.Equal(t, durable.JobState{Status: durable.Dead, Attempts: 4, ChangedMs: 5000, Error: "lost",
-			Reason: durable.WorkerLost, LeasesLost: 3, GivenBack: 1, Worker: worker}, got)
+			Reason: durable.WorkerLost, LeasesLost: 3, GivenBack: 1, Worker: worker, Fingerprint: last.Fingerprint()}, got)
 		dead, err := f.DeadJobs(f.ctx, k, ident.ID{}, 10)
 		require.NoError(t, err)
 		require.Len(t, dead, 1)
 		require.Empty(t, dead[0].Answer)
 		dead[0].Answer = nil
 		require.Equal(t, []durable.DeadJob{{ID: id[0], Attempts: 4, DiedMs: 5000, Error: "lost",
-			Reason: durable.WorkerLost, LeasesLost: 3, GivenBack: 1, Worker: worker}}, dead)
+			Reason: durable.WorkerLost, LeasesLost: 3, GivenBack: 1, Worker: worker,
+			Fingerprint: last.Fingerprint()}}, dead)
 		givenBack, leases, err := f.LeaseCounts(f.ctx, k, id[0])
 		require.NoError(t, err)
 		require.Equal(t, []int{1, 3}, []int{givenBack, leases})

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/model/cause"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
@@ -164,7 +165,9 @@ var listTests = map[string]func(*testing.T, *fixture){
 		f.record(t, purged(0, false), purged(1, true))
 		f.record(t, purged(0, false), purged(1, true))
 		require.Equal(t, durable.JobState{Status: durable.Dead, ChangedMs: 5000, Error: "purged",
-			Reason: durable.QueuePurged}, f.state(t, k, id[0]))
+			Reason: durable.QueuePurged, Fingerprint: cause.Of("purged", 0, "purged")}, f.state(t, k, id[0]))
+		require.EqualValues(t, 1, f.requireGroups(t, k)[cause.Of("purged", 0, "purged")].Jobs,
+			"a forgotten one is in no group")
 		require.True(t, f.state(t, k, id[1]).Discarded)
 		require.Equal(t, "purged", f.state(t, k, id[1]).Reason.String())
 		listed, err := f.DeadJobs(f.ctx, k, ident.ID{}, 10)

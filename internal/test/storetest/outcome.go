@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/model/cause"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
@@ -220,11 +221,13 @@ var outcomeTests = map[string]func(*testing.T, *fixture){
 		f.record(t, d)
 		f.record(t, retry(k, id[0], 1, 1000))
 		require.Equal(t, durable.JobState{Status: durable.Dead, Attempts: 2, ChangedMs: 2000, StatusCode: 503,
-			Error: "out of attempts", Reason: durable.AttemptsExhausted}, f.state(t, k, id[0]))
+			Error: "out of attempts", Reason: durable.AttemptsExhausted, Fingerprint: cause.OfAttempt(503, "out of attempts")},
+			f.state(t, k, id[0]))
 		letters, err := f.DeadJobs(f.ctx, k, ident.ID{}, 10)
 		require.NoError(t, err)
 		require.Equal(t, []durable.DeadJob{{ID: id[0], Priority: 3, Attempts: 2, DiedMs: 2000, StatusCode: 503,
-			Error: "out of attempts", Reason: durable.AttemptsExhausted, Answer: []byte("try later")}}, letters)
+			Error: "out of attempts", Reason: durable.AttemptsExhausted, Answer: []byte("try later"),
+			Fingerprint: cause.OfAttempt(503, "out of attempts")}}, letters)
 		open, err := f.OpenJobs(f.ctx, k, ident.ID{}, 10)
 		require.NoError(t, err)
 		require.Empty(t, open)

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/test/strictjson"
+	"github.com/penstock-broker/penstock/internal/tool/failpoint"
+)
+
+func TestDeadLettersByCause(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		p := w.start("BROKER_RATIONAL_DELAY=500ms", "BROKER_MAX_RETRIES=0", "BROKER_ALLOW_DELETE=true")
+		for name, story := range map[string]func(*testing.T, *process){
+			"letters are grouped by cause, however they died":           lettersByCause,
+			"a redrive opens what it is asked for":                      redriveOfAGroup,
+			"a canary stops when its stage fails again":                 canaryStops,
+			"a canary whose stages are delivered redrives all":          canaryGoesOn,
+			"a redrive keeps to its rate, is paused, and ends for good": redriveAtARate,
+		} {
+			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+		}
+	})
+}
+
+func (s *stage) deadGroups(consumer string) []apitype.DeadGroup {
+	s.t.Helper()
+	r := s.do("GET", s.path("/consumer/", consumer, "/dlq/groups"), "", consumerTokens(consumer)...)
+	require.Equal(s.t, 200, r.status, r.body)
+	var view apitype.DeadGroups
+	strictjson.Decode(s.t, []byte(r.body), &view)
+	return view.Result
+}
+
+func (s *stage) redrive(consumer, members string) string {
+	s.t.Helper()
+	r := s.do("POST", s.path("/consumer/", consumer, "/dlq/redrive"), "{"+members+"}", consumerTokens(consumer)...)
+	require.Equal(s.t, 202, r.status, r.body)
+	return r.header.Get("Location")
+}
+
+func (s *stage) awaitRedrive(path string, what string, is func(apitype.Redrive) bool) (view apitype.Redrive) {
+	s.t.Helper()
+	eventually(s.t, what, func() bool {
+		r := s.do("GET", path, "", consumerTokens(consumerOf(path))...)
+		require.Equal(s.t, 200, r.status, r.body)
+		view = apitype.Redrive{}
+		strictjson.Decode(s.t, []byte(r.body), &view)
+		return is(view)
+	})
+	return view
+}
+
+// over is true when a redrive knows what became of all its jobs.
+func settled(v apitype.Redrive) bool {
+	return (v.State == "DONE" || v.State == "STOPPED") && v.Delivered+v.Dead == v.Redriven
+}
+
+// A moodySink answers with a status until it is told another one.
+type moodySink struct {
+	*sink
+	status atomic.Int64
+}
+
+func newMoodySink(t *testing.T, status int) *moodySink {
+	m := &moodySink{}
+	m.status.Store(int64(status))
+	m.sink = newSink(t, func(_ int, r received) int {
+		if m.status.Load() == 0 {
+			return 200
+		}
+		if strings.HasPrefix(r.body, "odd") {
+			return 404
+		}
+		return int(m.status.Load())
+	})
+	return m
+}
+
+// kill publishes n messages and waits until they are dead.
+func (s *stage) kill(prefix string, n int) {
+	s.t.Helper()
+	was := len(s.dead("k", 100))
+	for i := range n {
+		s.publish(fmt.Sprint(prefix, i))
+	}
+	eventually(s.t, "dead letters", func() bool { return len(s.dead("k", 100)) == was+n })
+}
+
+func lettersByCause(t *testing.T, p *process) {
+	sink := newMoodySink(t, 500)
+	s := p.stage(t, "k="+sink.URL, "pull")
+	require.Empty(t, s.deadGroups("k"))
+	s.kill("even", 3)
+	s.kill("odd", 2)
+	groups := s.deadGroups("k")
+	require.Len(t, groups, 2)
+	require.Equal(t, []any{int64(3), 500, int64(2), 404}, []any{groups[0].Count, groups[0].Status, groups[1].Count,
+		groups[1].Status})
+	require.Equal(t, "status 500", groups[0].Sample)
+	for _, j := range s.dead("k", 100) {
+		want := groups[0].Fingerprint
+		if j.StatusCode == 404 {
+			want = groups[1].Fingerprint
+		}
+		require.Equal(t, want, j.Fingerprint)
+	}
+	require.Equal(t, "DEAD", s.job("k", groups[1].SampleJob).Status)
+	require.Equal(t, 200, s.do("GET", s.path("/consumer/k/dlq?order=desc&size=1&fingerprint=",
+		groups[1].Fingerprint), "").status)
+	for _, j := range s.awaitQueued("pull", 5) {
+		s.claim("pull", j.ID)
+		require.Equal(t, 202, s.move("pull", j.ID, to("DEAD")).status)
+	}
+	require.Len(t, s.deadGroups("pull"), 1)
+	require.EqualValues(t, 5, s.deadGroups("pull")[0].Count)
+}
+
+func redriveOfAGroup(t *testing.T, p *process) {
+	sink := newMoodySink(t, 500)
+	s := p.stage(t, "k="+sink.URL)
+	s.kill("even", 5)
+	s.kill("odd", 3)
+	groups := s.deadGroups("k")
+	sink.status.Store(0)
+	of := fmt.Sprintf(`"Fingerprint":%q`, groups[1].Fingerprint)
+	r := s.do("POST", s.path("/consumer/k/dlq/redrive"), "{"+of+`,"DryRun":true}`)
+	require.JSONEq(t, `{"Matched":3}`, r.body)
+	at := s.redrive("k", of)
+	done := s.awaitRedrive(at, "the redrive is over", settled)
+	require.Equal(t, []any{"DONE", int64(3), int64(3), int64(3), int64(0)}, []any{done.State, done.Matched,
+		done.Redriven, done.Delivered,
+		done.Dead})
+	left := s.deadGroups("k")
+	require.Len(t, left, 1)
+	require.EqualValues(t, 5, left[0].Count)
+	dead := s.dead("k", 100)
+	at = s.redrive("k", fmt.Sprintf(`"Jobs":[%q,%q]`, dead[4].ID, dead[1].ID))
+	require.EqualValues(t, 2, s.awaitRedrive(at, "the redrive is over", settled).Delivered)
+	at = s.redrive("k", `"Limit":2`)
+	require.EqualValues(t, 2, s.awaitRedrive(at, "the redrive is over", settled).Delivered)
+	require.Len(t, s.dead("k", 100), 1)
+	require.Equal(t, dead[3].ID, s.dead("k", 100)[0].ID)
+	requireProblem(t, s.do("POST", at+"/pause", "", consumerTokens("k")...), 409, "redrive_ended")
+	r = s.do("POST", s.path("/consumer/k/dlq/delete"), `{}`)
+	require.JSONEq(t, `{"Deleted":1}`, r.body)
+	require.Empty(t, s.deadGroups("k"))
+	require.Equal(t, 8+3+2+2, sink.count())
+}
+
+func canaryStops(t *testing.T, p *process) {
+	sink := newMoodySink(t, 500)
+	s := p.stage(t, "k="+sink.URL)
+	s.kill("even", 15)
+	at := s.redrive("k", `"Canary":true`)
+	stopped := s.awaitRedrive(at, "the canary stops", func(v apitype.Redrive) bool { return v.State == "STOPPED" })
+	require.Equal(t, []any{"1", int64(15), int64(1), int64(0), int64(1)}, []any{stopped.Stage, stopped.Matched,
+		stopped.Redriven,
+		stopped.Delivered, stopped.Dead})
+	require.Contains(t, stopped.Reason, "1 of 1 jobs")
+	require.Equal(t, 16, sink.count())
+	require.EqualValues(t, 15, s.deadGroups("k")[0].Count)
+	sink.status.Store(0) // repaired: the person lets it go on
+	require.Equal(t, 200, s.do("POST", at+"/resume", "", consumerTokens("k")...).status)
+	done := s.awaitRedrive(at, "the redrive is over", settled)
+	require.Equal(t, []any{"DONE", int64(15), int64(14), int64(1)}, []any{done.State, done.Redriven, done.Delivered,
+		done.Dead})
+	require.Len(t, s.dead("k", 100), 1, "the one that failed again")
+}
+
+func canaryGoesOn(t *testing.T, p *process) {
+	sink := newMoodySink(t, 500)
+	s := p.stage(t, "k="+sink.URL)
+	const n = 120
+	s.kill("even", n)
+	sink.status.Store(0)
+	done := s.awaitRedrive(s.redrive("k", `"Canary":true`), "the redrive is over", settled)
+	require.Equal(t, []any{"DONE", "all", int64(n), int64(n), int64(0), ""}, []any{done.State, done.Stage,
+		done.Redriven, done.Delivered,
+		done.Dead, done.Reason})
+	require.Equal(t, 2*n, sink.count())
+	require.Empty(t, s.deadGroups("k"))
+
+	sink.status.Store(503)
+	s.kill("more", 30)
+	sink.status.Store(502) // they fail for another reason: the canary was asked about the old one
+	done = s.awaitRedrive(s.redrive("k", `"Canary":true`), "the redrive is over", settled)
+	require.Equal(t, []any{"DONE", int64(30), int64(30)}, []any{done.State, done.Redriven, done.Dead})
+}
+
+func redriveAtARate(t *testing.T, p *process) {
+	sink := newMoodySink(t, 500)
+	s := p.stage(t, "k="+sink.URL)
+	s.kill("even", 10)
+	sink.status.Store(0)
+	at := s.redrive("k", `"Rate":"2/1s"`)
+	s.awaitRedrive(at, "a first letter", func(v apitype.Redrive) bool { return v.Redriven > 0 })
+	require.Equal(t, 200, s.do("POST", at+"/pause", "", consumerTokens("k")...).status)
+	held := s.awaitRedrive(at, "the redrive is paused", func(v apitype.Redrive) bool {
+		return v.State == "PAUSED" && v.Delivered == v.Redriven
+	})
+	require.Less(t, held.Redriven, int64(10))
+	require.Equal(t, 200, s.do("POST", at+"/resume", "", consumerTokens("k")...).status)
+	s.awaitRedrive(at, "another letter", func(v apitype.Redrive) bool { return v.Redriven > held.Redriven })
+	var ended apitype.Redrive
+	require.NoError(t, json.Unmarshal([]byte(s.do("POST", at+"/cancel", "", consumerTokens("k")...).body), &ended))
+	require.Equal(t, "CANCELLED", ended.State)
+	require.Less(t, ended.Redriven, int64(10))
+	require.Len(t, s.dead("k", 100), 10-int(ended.Redriven))
+	requireProblem(t, s.do("POST", at+"/resume", "", consumerTokens("k")...), 409, "redrive_ended")
+	require.Equal(t, 200, s.do("GET", s.path("/consumer/k/redrives?limit=1"), "", consumerTokens("k")...).status)
+}
+
+// A kill between the store and Redis, in the middle of a canary: another life of the broker goes on.
+func TestFaultKillInTheMiddleOfARedriveLosesAndRepeatsNoLetter(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		w.with(quick...)
+		sink := newMoodySink(t, 500)
+		p := w.start("BROKER_MAX_RETRIES=0", envKill+"="+failpoint.AfterRedrive+":2")
+		p.sample("k=" + sink.URL)
+		for i := range 15 {
+			p.publish(fmt.Sprint("m-", i))
+		}
+		eventually(t, "dead letters", func() bool {
+			return strings.Count(p.do("GET", "/channel/c/consumer/k/dlq", "").body, `"DEAD"`) == 15
+		})
+		sink.status.Store(0)
+		r := p.do("POST", "/channel/c/consumer/k/dlq/redrive", `{"Canary":true}`)
+		require.Equal(t, 202, r.status, r.body)
+		p.awaitEnd()
+		q := w.start("BROKER_MAX_RETRIES=0")
+		var view apitype.Redrive
+		eventually(t, "the redrive is over", func() bool {
+			strictjson.Decode(t, []byte(q.do("GET", r.header.Get("Location"), "").body), &view)
+			return settled(view)
+		})
+		require.Equal(t, []any{"DONE", int64(15), int64(15)}, []any{view.State, view.Redriven, view.Delivered})
+		require.Contains(t, q.do("GET", "/channel/c/consumer/k/dlq/groups", "").body, `"Result":[]`)
+	})
+}
