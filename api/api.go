@@ -162,6 +162,7 @@ type Explainer interface {
 		err error)
 	Scheduled(ch *catalogue.Channel, m *durable.Scheduled) apitype.Why
 	Describe(ctx context.Context, k *durable.Consumer, view *apitype.Consumer)
+	Recall(ctx context.Context, consumers []uint32, views []*apitype.Consumer)
 	NoConsumers() apitype.Why
 	Unavailable() apitype.Why
 	AcceptedOnly(ch *catalogue.Channel) apitype.Why

@@ -122,10 +122,23 @@ func (a *API) listAllConsumers(ctx context.Context, rc *fasthttp.RequestCtx) err
 		view.Result[i] = a.viewListed(&page[i])
 		at = newest(at, page[i].k.ChangedAt)
 	}
+	a.recall(ctx, page, view.Result)
 	if next != nil {
 		view.Pages = q.nextAt("/consumers", next.k.ID, next.ch.ID)
 	}
 	return answerResource(rc, fasthttp.StatusOK, view, at, false)
+}
+
+// recall adds what the last attempts of the consumers of a page have shown.
+func (a *API) recall(ctx context.Context, page []listedConsumer, shown []apitype.ListedConsumer) {
+	if a.o.Why == nil || len(page) == 0 {
+		return
+	}
+	nos, views := make([]uint32, len(page)), make([]*apitype.Consumer, len(page))
+	for i := range page {
+		nos[i], views[i] = page[i].k.No, &shown[i].Consumer
+	}
+	a.o.Why.Recall(ctx, nos, views)
 }
 
 // matching returns the consumers that a client wants to see, by the IDs of channel and consumer.

@@ -81,6 +81,28 @@ type Circumstances struct {
 	Pace          Pace     // of an adaptive consumer; zero: none is stored
 }
 
+var selectFacts = `
+SELECT` + new(Fact).columns().names() + `
+FROM consumer_facts
+WHERE consumer_no IN (?...)`
+
+// Facts returns what is stored of consumers, in the order of their numbers. One that never had an attempt is
+// missing.
+func (s *Store) Facts(ctx context.Context, consumers []uint32) (out []Fact, err error) {
+	for _, part := range chunks(consumers, maxInList) {
+		args := make([]any, len(part))
+		for i, no := range part {
+			args[i] = no
+		}
+		some, err := readAll[Fact](ctx, s, "read facts of consumers", list(selectFacts, len(part)), args...)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, some...)
+	}
+	return out, nil
+}
+
 // An Unfinished is a job of a consumer that may be open.
 type Unfinished struct {
 	ID   ident.ID

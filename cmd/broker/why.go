@@ -28,6 +28,6 @@ func (b *broker) newExplainer(policies *policy.Book) *why.Explainer {
 		Store: b.store, Queue: b.queue, Catalogue: b.catalogue, Policies: policies, Notebook: b.notebook,
 		Holds: b.plane.Holds, Rates: b.balancer, Contacts: b.presence, Load: b.plane.Load, Writable: b.node.Writable,
 		Brokers: func() int { return len(b.node.Peers()) },
-		NowMs:   b.node.NowMs, NoWorkerAfter: b.cfg.NoWorkerAfter, RationalDelay: b.cfg.RationalDelay,
+		NowMs:   b.node.NowMs, NoWorkerAfter: b.cfg.NoWorkerAfter, RationalDelay: b.cfg.RationalDelay, Log: b.log,
 	})
 }

@@ -1360,6 +1360,15 @@ GROUP BY consumer_no;
 
 SELECT
     consumer_no,
+    attempt_ms,
+    success_ms,
+    status_code,
+    error
+FROM consumer_facts
+WHERE consumer_no IN (?...);
+
+SELECT
+    consumer_no,
     due_ms
 FROM exchanges
 WHERE consumer_no > ?

@@ -19,6 +19,9 @@ import (
 func (e *Explainer) Consumer(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer) apitype.Why {
 	v := e.look(ctx, ch, k)
 	c := v.count(ctx)
+	if v.queue.OldestReady.IsZero() { // it became due since Redis was asked
+		v.queue.OldestReady = c.since
+	}
 	l := &list{v: v}
 	v.unavailable(l, c.waiting())
 	if c.waiting() > 0 {

@@ -19,6 +19,7 @@ type counts struct {
 	failed, back time.Time // when the first of backoff failed, and the first of delayed was given back
 	next, end    time.Time // when the first of backoff, and of delayed, is due
 	oldest       time.Time // message of the first missing one
+	since        time.Time // when the first of due was stored, or became due again
 }
 
 func (c *counts) waiting() int { return c.due + c.backoff + c.delayed + c.parked + c.missing }
@@ -66,6 +67,7 @@ func (c *counts) add(u *durable.Unfinished, state redisq.State, nowMs int64) {
 		c.inFlight++
 	case state == redisq.Ready:
 		c.due++
+		c.since = earlier(c.since, max(u.ID.Millis(), u.NextMs))
 	case waits && u.Returned:
 		c.delayed++
 		c.back, c.end = earlier(c.back, u.ChangedMs), earlier(c.end, u.NextMs)

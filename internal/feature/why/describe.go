@@ -21,11 +21,35 @@ func (e *Explainer) Describe(ctx context.Context, k *durable.Consumer, view *api
 	v := e.view(ctx, ch, k, has, err)
 	code, _, until, _ := e.holding(k, v.has.Hold, v.now)
 	view.HeldBy, view.HeldUntil = string(code), timeAt(until)
-	f := &v.has.Fact
-	view.LastAttemptAt, view.LastSuccessAt = msAt(f.AttemptMs), msAt(f.SuccessMs)
-	view.LastStatus, view.LastError = f.StatusCode, f.Error
+	show(&v.has.Fact, view)
 	if k.Type == durable.Pull {
 		claim, _, _, _, _ := v.contact(ctx)
 		view.LastClaimAt = timeAt(claim)
+	}
+}
+
+func show(f *durable.Fact, view *apitype.Consumer) {
+	view.LastAttemptAt, view.LastSuccessAt = msAt(f.AttemptMs), msAt(f.SuccessMs)
+	view.LastStatus, view.LastError = f.StatusCode, f.Error
+}
+
+// Recall adds to the views of consumers what their last attempts have shown, in one statement.
+func (e *Explainer) Recall(ctx context.Context, consumers []uint32, views []*apitype.Consumer) {
+	asking, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	known := map[uint32]durable.Fact{}
+	facts, err := e.o.Store.Facts(asking, consumers)
+	if err != nil {
+		e.o.Log.Debug("the last attempts of consumers cannot be read", "error", err)
+	}
+	for _, f := range facts {
+		known[f.ConsumerNo] = f
+	}
+	for i, no := range consumers {
+		f := known[no]
+		if e.o.Notebook != nil {
+			f = e.o.Notebook.Of(no).Newer(f)
+		}
+		show(&f, views[i])
 	}
 }

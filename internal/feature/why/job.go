@@ -199,7 +199,7 @@ func (v *view) blocked(ctx context.Context, id ident.ID, jobs int) apitype.WhyRe
 		Detail: "An earlier message of the ordering key is not over, and the consumer gets the messages of a key one " +
 			"at a time.",
 		Action: "end the job in By: deliver, redrive or delete it; or PUT " + v.path + " with onBlocked=skip"}
-	if v.storeErr != nil {
+	if v.storeErr != nil || v.brief {
 		return r
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*askWithin)

@@ -51,7 +51,7 @@ func (e *Explainer) Message(ctx context.Context, ch *catalogue.Channel, id ident
 	e.askQueues(ctx, waiting, id)
 	for i, v := range waiting {
 		n := len(l.reasons)
-		l.v = v
+		l.v, v.brief = v, l.has(OrderingKeyBlocked) // one statement for the first of them
 		v.open(ctx, l, open[i])
 		if len(l.reasons) == n {
 			t.inFlight++

@@ -25,6 +25,7 @@ const (
 
 // A Store is the part of durable.Store used here.
 type Store interface {
+	Facts(ctx context.Context, consumers []uint32) ([]durable.Fact, error)
 	CircumstancesOf(ctx context.Context, consumerNo uint32) (durable.Circumstances, error)
 	UnfinishedJobs(ctx context.Context, k durable.Consumer, settled ident.ID, limit int) (open []durable.Unfinished,
 		all bool, err error)
@@ -75,7 +76,6 @@ type Options struct {
 	NowMs         func() int64  // the clock of the store
 	NoWorkerAfter time.Duration // for which a due job of a pull consumer waits before no_worker
 	RationalDelay time.Duration // age at which a job must be in the queue
-	Period        time.Duration // over which attempts of an adaptive consumer are counted
 	Log           *slog.Logger
 }
 
@@ -83,7 +83,12 @@ type Options struct {
 type Explainer struct{ o Options }
 
 // New returns an explainer.
-func New(o Options) *Explainer { return &Explainer{o} }
+func New(o Options) *Explainer {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return &Explainer{o}
+}
 
 // A view is what is known of a consumer at one moment.
 type view struct {
@@ -100,6 +105,7 @@ type view struct {
 	paceMode durable.PaceMode
 	pace     redisq.Rate
 	path     string // of the consumer
+	brief    bool   // what blocks a job is not asked for
 }
 
 // look reads what is known of a consumer.

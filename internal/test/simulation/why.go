@@ -26,6 +26,8 @@ func (o onlooker) circumstances(k *durable.Consumer) durable.Circumstances {
 	return c
 }
 
+func (o onlooker) Facts(context.Context, []uint32) ([]durable.Fact, error) { return nil, nil }
+
 func (o onlooker) CircumstancesOf(_ context.Context, no uint32) (durable.Circumstances, error) {
 	return o.circumstances(&o.w.store.consumers[no-1]), nil
 }

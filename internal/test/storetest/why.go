@@ -39,7 +39,11 @@ var whyTests = map[string]func(*testing.T, *fixture){
 		require.Equal(t, durable.Fact{ConsumerNo: no, AttemptMs: 105, SuccessMs: 105, StatusCode: 205},
 			f.circumstances(t, ks[1]).Fact)
 		require.Zero(t, f.circumstances(t, ks[2]).AttemptMs)
-		_, err := f.CircumstancesOf(f.ctx, 9999)
+		facts, err := f.Facts(f.ctx, []uint32{ks[0].No, no, ks[2].No})
+		require.NoError(t, err)
+		require.ElementsMatch(t, []durable.Fact{{ConsumerNo: ks[0].No, AttemptMs: 105, SuccessMs: 5, StatusCode: 205},
+			{ConsumerNo: no, AttemptMs: 105, SuccessMs: 105, StatusCode: 205}}, facts)
+		_, err = f.CircumstancesOf(f.ctx, 9999)
 		require.ErrorIs(t, err, durable.ErrNotFound)
 	},
 	"the circumstances of a consumer are in one answer": func(t *testing.T, f *fixture) {
