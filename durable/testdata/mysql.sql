@@ -2159,6 +2159,13 @@ FROM (
 
 SELECT
     id,
+    headers
+FROM messages
+WHERE channel_no = ?
+  AND id IN (?...);
+
+SELECT
+    id,
     owner,
     fence,
     channel_no,

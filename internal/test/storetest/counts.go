@@ -72,6 +72,20 @@ var countTests = map[string]func(*testing.T, *fixture){
 		require.Zero(t, f.state(t, k, id[1]).LeasesLost)
 		require.Empty(t, f.state(t, k, id[1]).Worker, "it did not say who it was")
 	},
+	"the tasks of messages are read behind ordering key and codings": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		batch := f.messages(ch, 4)
+		batch[0].Headers = durable.TaskLine("invoice", batch[0].Headers)
+		coded := durable.EncodingLine("gzip", durable.TaskLine("refund", batch[1].Headers))
+		batch[1].Headers = durable.OrderingLine("k", coded)
+		batch[2].Headers = durable.OrderingLine("k", durable.EncodingLine("gzip", batch[2].Headers))
+		f.insert(t, batch...)
+		got, err := f.Tasks(f.ctx, ch.No, append(ids(batch), ident.AtMillis(1)))
+		require.NoError(t, err)
+		want := map[ident.ID]string{batch[0].ID: "invoice", batch[1].ID: "refund", batch[2].ID: "", batch[3].ID: ""}
+		require.Equal(t, want, got)
+		require.Equal(t, "X-A:1\n", string(durable.WithoutTask(batch[0].Headers)))
+	},
 	"attempts and steps say which worker had the job": func(t *testing.T, f *fixture) {
 		k, id := f.jobs(t, 2)
 		failed := retry(k, id[0], 1, 1000)
