@@ -99,6 +99,14 @@ func doors() map[string]door {
 	}
 }
 
+// inOtherCase returns a name whose letters have another case.
+func inOtherCase(name string) string {
+	if upper := strings.ToUpper(name); upper != name {
+		return upper
+	}
+	return strings.ToLower(name)
+}
+
 // What two readers of the same text may read differently is refused at each door, for that reason, and
 // nothing of it takes effect.
 func TestJSONThatReadersReadDifferentlyIsRefusedAtEachDoor(t *testing.T) {
@@ -114,6 +122,7 @@ func TestJSONThatReadersReadDifferentlyIsRefusedAtEachDoor(t *testing.T) {
 			for what, members := range map[string]string{
 				"a name twice":             fmt.Sprintf(`%q:%q,%[1]q:%[2]q`, d.member, d.value),
 				"an escaped name twice":    fmt.Sprintf(`%q:%q,"\u%04x%s":%[2]q`, d.member, d.value, d.member[0], d.member[1:]),
+				"in capitals, too":         fmt.Sprintf(`%q:%q,%q:%[2]q`, d.member, d.value, inOtherCase(d.member)),
 				"bytes that are no UTF-8":  fmt.Sprintf("%q:\"%s\xff\"", d.member, d.value),
 				"a name that is no UTF-8":  fmt.Sprintf("\"%s\xc3\":%q", d.member, d.value),
 				"half of a surrogate pair": fmt.Sprintf(`%q:"%s\ud800"`, d.member, d.value),
@@ -123,6 +132,9 @@ func TestJSONThatReadersReadDifferentlyIsRefusedAtEachDoor(t *testing.T) {
 				"deep nesting": fmt.Sprintf(`%q:%s`, d.member, strings.Repeat("[", 10_001)+
 					strings.Repeat("]", 10_001)),
 			} {
+				if what == "in capitals, too" && name == "a row of a template" {
+					continue // its columns are two
+				}
 				status, code := d.post(s, open(members))
 				require.Equal(t, 400, status, what)
 				require.Contains(t, reasons, code, what)

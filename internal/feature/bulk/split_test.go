@@ -2,6 +2,7 @@ package bulk
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,10 +10,12 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
@@ -194,6 +197,38 @@ func TestObjectsAreCells(t *testing.T) {
 		_, err := object([]byte(text))
 		require.ErrorContains(t, err, want)
 	}
+}
+
+// The cells of a row are what encoding/json reads of its members.
+func FuzzObject(f *testing.F) {
+	for _, text := range []string{`{"s":"a\u0022","n":1.50,"o":{"x":[1]},"b":true,"z":null}`, `{"a":1,"a":2}`, `{"a":"\ud800"}`,
+		"{\"\xff\":1}", `{"a":[{}]}x`, `{"":""}`} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		row, err := object(line)
+		if err != nil {
+			require.Equal(t, 400, problem.From(err).Status)
+			return
+		}
+		require.True(t, utf8.Valid(line))
+		var want map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal(line, &want))
+		require.Len(t, row, len(want))
+		for name, value := range want {
+			got, has := row[name]
+			require.True(t, has, name)
+			var text *string
+			switch err := json.Unmarshal(value, &text); {
+			case string(value) == "null":
+				require.Equal(t, cell{}, got)
+			case err == nil:
+				require.Equal(t, cell{text: *text}, got)
+			default:
+				require.Equal(t, cell{string(value), true}, got)
+			}
+		}
+	})
 }
 
 func TestRates(t *testing.T) {

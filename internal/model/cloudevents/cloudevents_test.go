@@ -1,9 +1,12 @@
 package cloudevents
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -119,19 +122,38 @@ func TestErrorsQuoteNoValues(t *testing.T) {
 	require.NotContains(t, err.Error(), "secret")
 }
 
+// What is accepted is JSON, its attributes are what encoding/json reads, and no name occurs twice.
 func FuzzParse(f *testing.F) {
-	f.Add([]byte(`{"id":"1","source":"/s","type":"t","specversion":"1.0","data":{"a":[1,"]"]}}`))
-	f.Add([]byte(`{"id":"1","source":"/s","type":"t","specversion":"1.0","data_base64":"YQ==","x":-1}`))
+	for _, more := range []string{"", `,"subject":"\ud83d\ude00"`, `,"data":{"a":"\ud800"}`, `,"data_base64":"AA==","data":[1,"]"]`,
+		`,"x":-5,"y":true,"z":null`, `,"subject":"\udc00"`, `,"id":"2"`, `,"data":[[1]]}{`, ",\"\xff\":1"} {
+		f.Add([]byte(`{"id":"1","source":"/s","type":"t","specversion":"1.0"` + more + "}"))
+	}
 	f.Add([]byte(strings.Repeat(`{"a":`, 1000)))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		id, err := Parse(text)
 		if err != nil {
+			require.ErrorAs(t, err, new(*Error))
 			return
 		}
-		require.NotEmpty(t, id.Source)
-		require.NotEmpty(t, id.ID)
+		require.True(t, utf8.Valid(text))
 		m := Message{ContentType: StructuredType, Payload: text}
 		require.True(t, Equal(m, m))
+		var want map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal(text, &want))
+		for name, value := range map[string]string{"id": id.ID, "source": id.Source} {
+			var text string
+			require.NoError(t, json.Unmarshal(want[name], &text))
+			require.Equal(t, text, value)
+		}
+		d := json.NewDecoder(bytes.NewReader(text))
+		_, _ = d.Token()
+		n := 0
+		for ; d.More(); n++ {
+			_, err := d.Token()
+			require.NoError(t, err)
+			require.NoError(t, d.Decode(new(json.RawMessage)))
+		}
+		require.Len(t, want, n, "no name occurs twice")
 	})
 }
 

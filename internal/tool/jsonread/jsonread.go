@@ -11,6 +11,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -39,8 +40,8 @@ func Reason(err error) string {
 	return ""
 }
 
-// Options of all readers: a Reader would remember each name, in about ten times the memory of the
-// text. With lax it leaves strings to whoever takes them.
+// Options of the readers. A decoder that finds repeated names remembers all, in about ten times the
+// memory of the text. With lax it leaves strings to whoever takes them.
 var (
 	repeated = []jsontext.Options{jsontext.AllowDuplicateNames(true)}
 	lax      = append(repeated, jsontext.AllowInvalidUTF8(true))
@@ -238,32 +239,37 @@ const (
 
 var errLarge = &Error{"has too many members or levels"}
 
-// Check refuses a text that is not one JSON value, and one with a name that occurs twice in an object.
-// It is for texts of few members, which another reader builds values from.
+// Check refuses a text that is not one JSON value, and one with a name that occurs twice in an object,
+// in whatever case of letters: encoding/json, which is to build values of the text, takes either.
 func Check(text []byte) error {
-	r := open(text, nil)
+	r := Open(text)
 	defer r.Close()
-	var wrong *jsontext.SyntacticError
+	var names [mostDepth + 1]map[string]bool // of the open objects, folded
 	for {
-		_, err := r.dec.ReadToken()
+		token, err := r.dec.ReadToken()
 		depth := r.dec.StackDepth()
 		kind, n := r.dec.StackIndex(depth)
-		switch {
+		switch inObject := kind == '{'; {
 		case errors.Is(err, io.EOF) && n == 1:
 			return nil
 		case errors.Is(err, io.EOF):
 			return ErrForm
-		case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &wrong):
-			return &Error{"has the member " + strconv.QuoteToASCII(cut(wrong.JSONPointer.LastToken())) + " twice"}
 		case err != nil:
 			return r.refusal(err)
-		case depth > mostDepth, kind == '{' && n > 2*mostMembers:
+		case depth > mostDepth, inObject && n > 2*mostMembers:
 			return errLarge
+		case inObject && n == 0:
+			names[depth] = map[string]bool{}
+		case inObject && n%2 == 1:
+			name := token.String()
+			folded := strings.ToLower(strings.ToUpper(name))
+			if names[depth][folded] {
+				return &Error{"has the member " + strconv.QuoteToASCII(name[:min(len(name), longestName)]) + " twice"}
+			}
+			names[depth][folded] = true
 		}
 	}
 }
 
 // longestName bounds the part of a name that an error shows, bytes.
 const longestName = 64
-
-func cut(name string) string { return name[:min(len(name), longestName)] }
