@@ -300,14 +300,18 @@ func TestALongSearchGoesOnWhereItStopped(t *testing.T) {
 	const n = 1500
 	w.node.Known = w.cat.Version()
 	ch := w.cat.Channel("c")
-	batch := make([]*durable.Message, n)
-	for i := range batch {
-		batch[i] = &durable.Message{ID: w.ids.Next(), ChannelNo: ch.No, ProducerNo: w.cat.Producer("p").No, Shape: ch.Shape,
-			Key: fmt.Sprintf("m%d", i), Payload: []byte("hay")}
-	}
-	batch[3].Payload = []byte("a needle")
-	for _, err := range w.store.Insert(context.Background(), w.node, batch) {
-		require.NoError(t, err)
+	for at := 0; at < n; at += 100 { // an ID that becomes a second old is refused
+		batch := make([]*durable.Message, 100)
+		for i := range batch {
+			batch[i] = &durable.Message{ID: w.ids.Next(), ChannelNo: ch.No, ProducerNo: w.cat.Producer("p").No,
+				Shape: ch.Shape, Key: fmt.Sprintf("m%d", at+i), Payload: []byte("hay")}
+		}
+		if at == 0 {
+			batch[3].Payload = []byte("a needle")
+		}
+		for _, err := range w.store.Insert(context.Background(), w.node, batch) {
+			require.NoError(t, err)
+		}
 	}
 	found, searched := []string{}, 0.0
 	for path := "/channel/c/messages?contains=needle"; path != ""; {

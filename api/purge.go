@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// purgeWithin bounds the steps of one request, purgeAnswer the time for its answer.
-	purgeWithin = 25 * time.Second
-	purgeAnswer = 30 * time.Second
+	// stepsWithin bounds the steps of one request that moves many jobs, stepsAnswer the time for its answer.
+	stepsWithin = 25 * time.Second
+	stepsAnswer = 30 * time.Second
 )
 
 // purgeQueries are the parameters of a purge.
@@ -38,7 +38,7 @@ func (a *API) purgeConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error 
 	if err != nil {
 		return err
 	}
-	if err := rc.Conn().SetWriteDeadline(time.Now().Add(purgeWithin + purgeAnswer)); err != nil {
+	if err := rc.Conn().SetWriteDeadline(time.Now().Add(stepsWithin + stepsAnswer)); err != nil {
 		return nil // the connection is closed
 	}
 	p := &jobs.Purge{Consumer: k, Through: ident.Before(a.o.NowMs() + 1), Forget: forget}
@@ -55,9 +55,9 @@ func (a *API) purgeConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error 
 
 // purge makes steps as long as the request may take, its client is there and the broker does not stop.
 func (a *API) purge(rc *fasthttp.RequestCtx, p *jobs.Purge) (total int, err error) {
-	ctx, cancel := context.WithTimeout(request.Of(rc), purgeWithin+requestTimeout)
+	ctx, cancel := context.WithTimeout(request.Of(rc), stepsWithin+requestTimeout)
 	defer cancel()
-	for end := time.Now().Add(purgeWithin); !p.Done() && time.Now().Before(end); {
+	for end := time.Now().Add(stepsWithin); !p.Done() && time.Now().Before(end); {
 		select {
 		case <-a.o.Stopping:
 			return total, problem.ErrDraining

@@ -2,10 +2,12 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 )
 
 // retryConsumer makes all delayed jobs of a consumer due now. The jobs that it moved before an error stay
@@ -18,7 +20,12 @@ func (a *API) retryConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error 
 	if err != nil {
 		return err
 	}
-	n, err := a.o.Desk.RetryAll(ctx, k.No)
+	if err := rc.Conn().SetWriteDeadline(time.Now().Add(stepsWithin + stepsAnswer)); err != nil {
+		return nil // the connection is closed
+	}
+	steps, cancel := context.WithTimeout(request.Of(rc), stepsWithin)
+	defer cancel()
+	n, err := a.o.Desk.RetryAll(steps, k.No)
 	if n > 0 {
 		a.log.Info("delayed jobs of a consumer are due now", "channel", ch.ID, "consumer", k.ID, "jobs", n, "request_id",
 			requestID(rc))

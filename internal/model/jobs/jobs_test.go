@@ -60,16 +60,18 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-func (r *rig) publish(n int) []durable.Head {
+// publish stores messages, a part at a time: an ID that becomes a second old is refused.
+func (r *rig) publish(n int) (heads []durable.Head) {
 	r.t.Helper()
-	heads := make([]durable.Head, n)
-	batch := make([]*durable.Message, n)
-	for i := range n {
-		heads[i] = durable.Head{ID: r.ids.Next(), Audience: 1}
-		batch[i] = &durable.Message{ID: heads[i].ID, ChannelNo: r.channel.No, Audience: 1}
-	}
-	for _, err := range r.store.Insert(r.t.Context(), r.node, batch) {
-		require.NoError(r.t, err)
+	for len(heads) < n {
+		var batch []*durable.Message
+		for range min(100, n-len(heads)) {
+			m := &durable.Message{ID: r.ids.Next(), ChannelNo: r.channel.No, Audience: 1}
+			heads, batch = append(heads, durable.Head{ID: m.ID, Audience: 1}), append(batch, m)
+		}
+		for _, err := range r.store.Insert(r.t.Context(), r.node, batch) {
+			require.NoError(r.t, err)
+		}
 	}
 	return heads
 }
