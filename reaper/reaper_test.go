@@ -13,6 +13,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -315,6 +316,30 @@ func TestALastLeaseThatEndsAfterItsSuccessWasStoredBuriesNothing(t *testing.T) {
 	dead, err := r.store.DeadJobs(t.Context(), r.consumer.No, ident.ID{}, 10)
 	require.NoError(t, err)
 	require.Empty(t, dead)
+	stats, err := r.queue.Stats(t.Context(), r.consumer.No)
+	require.NoError(t, err)
+	require.Zero(t, stats.Leased)
+}
+
+// A worker said DEAD, and the acknowledgement in Redis was lost.
+func TestALastLeaseThatEndsAfterItsDeathWasStoredKeepsTheFirstReason(t *testing.T) {
+	r := newRig(t, 100, nil)
+	ids := r.publish(0)
+	r.round()
+	r.claim(1, time.Millisecond)
+	time.Sleep(5 * time.Millisecond)
+	require.NoError(t, r.reclaim(t.Context(), r.consumer.No))
+	r.claim(1, time.Millisecond)
+	require.NoError(t, r.store.Record(t.Context(), []durable.Outcome{{Kind: durable.OutcomeDead, ConsumerNo: r.consumer.No,
+		ID: ids[0], Attempts: 2, AtMs: 1, Reason: durable.ByConsumer}}))
+	before := testutil.ToFloat64(r.exhausted)
+	time.Sleep(5 * time.Millisecond)
+	require.NoError(t, r.reclaim(t.Context(), r.consumer.No))
+	dead, err := r.store.DeadJobs(t.Context(), r.consumer.No, ident.ID{}, 10)
+	require.NoError(t, err)
+	require.Len(t, dead, 1)
+	require.Equal(t, durable.ByConsumer, dead[0].Reason)
+	require.Equal(t, before, testutil.ToFloat64(r.exhausted), "it died once")
 	stats, err := r.queue.Stats(t.Context(), r.consumer.No)
 	require.NoError(t, err)
 	require.Zero(t, stats.Leased)

@@ -195,7 +195,7 @@ func (r *Reaper) bury(ctx context.Context, consumer uint32, leases []redisq.Leas
 		s := states[l.ID]
 		reason, text := r.endOf(consumer, &l, s)
 		switch {
-		case s.Status == durable.Delivered: // only its acknowledgement was lost
+		case s.Status == durable.Delivered || s.Status == durable.Dead: // only its acknowledgement was lost
 		case reason == durable.NoReason:
 			again = append(again, l)
 			continue
