@@ -20,8 +20,8 @@ local LOOK = 999
 local now = clock()
 
 -- head returns the score of the first member of a set, 0 where it is empty.
-local function head(key)
-  local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+local function head(set)
+  local first = redis.call('ZRANGE', KEYS[set], 0, 0, 'WITHSCORES')
   return first[1] and tonumber(first[2]) or 0
 end
 
@@ -32,7 +32,7 @@ for i = 2, #ready, 2 do
   local since = tonumber(ready[i]) % P42
   if oldest == 0 or since < oldest then oldest = since end
 end
-local due = head(KEYS[2])
+local due = head(2)
 if passed > 0 and (oldest == 0 or due < oldest) then oldest = due end
 
 local parked, blocked, attempted, first = 0, '', 0, 0
@@ -81,6 +81,6 @@ if id ~= '' then
 end
 return {
   fmt(now), redis.call('ZCARD', KEYS[1]) + passed, redis.call('ZCARD', KEYS[2]) - passed, redis.call('ZCARD', KEYS[3]),
-  spilled, whole and 1 or 0, fmt(oldest), fmt(head(KEYS[3])), fmt(till), limit, wait,
+  spilled, whole and 1 or 0, fmt(oldest), fmt(head(3)), fmt(till), limit, wait,
   parked, blocked, attempted, fmt(first), state, place, meta, ahead, above,
 }
