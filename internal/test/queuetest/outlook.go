@@ -56,10 +56,13 @@ func outlookSaysWhy(t *testing.T, s Server) {
 	require.NoError(t, q.Hold(ctx, consumer, 0))
 	require.Len(t, claim(t, q, 10, never).Leases, 4, "no question took a job, or a part of a rate")
 
-	s.Advance(90 * time.Minute)
+	soon := jobs(8, 1, 0)
+	soon[0].Delay = 10 * time.Millisecond
+	put(t, q, soon, redisq.Repeated)
+	s.Advance(20 * time.Millisecond)
 	due := outlook(t, q, ident.ID{}, none)
 	require.Equal(t, 1, due.Ready, "a job whose delay is over")
-	require.Equal(t, 1, due.Delayed)
+	require.Equal(t, 2, due.Delayed)
 	require.False(t, due.OldestReady.IsZero())
 	check(t, s, q)
 }

@@ -76,7 +76,7 @@ func TestEachFlawIsFound(t *testing.T) {
 		}},
 		"a bound has no shares":                               {sharesAreOff, "I23", greedy},
 		"the room of a body that broke off is not free again": {roomIsForgotten, "I23", greedy},
-		"a consumer that hangs keeps others":                  {hangsSpread, "I24", hangs},
+		"a consumer that hangs keeps others":                  {hangsSpread, "I2 I24", hangs},
 		"a request to a consumer that hangs does not count":   {hangsAreForgotten, "I6 I7 I24", hangs},
 		"the store forgets a purge":                           {purgeIsForgotten, "I25", func(p *plan) { p.purges = true }},
 		"brokers hear of no pause":                            {statesAreStale, "I13", func(p *plan) { p.holds = true }},

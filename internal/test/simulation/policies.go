@@ -49,20 +49,28 @@ func mostAttempts(k durable.Consumer) int {
 	return p.MaxAttempts() + p.LossBudget
 }
 
-// checkLost checks that a job is dead because of lost leases when its consumer bears no more (I27).
+// checkLost checks that a job is dead because of lost leases when its consumer bears no more (I27). Those
+// before a redrive count as well: a death that was decided before it may be stored after it.
 func (w *world) checkLost(rows []durable.Outcome) {
 	for _, o := range rows {
 		if o.Kind != durable.OutcomeDead || o.Reason != durable.WorkerLost {
 			continue
 		}
-		s := w.store
+		s, of := w.store, o.ConsumerNo
+		if parent := s.parent(of); parent != 0 {
+			of = parent // a replay bears what its consumer bears
+		}
 		s.mu.Lock()
-		lost := s.ended[jobKey{o.ConsumerNo, o.ID}].lost
+		k := jobKey{o.ConsumerNo, o.ID}
+		lost, stored := len(s.lost[k]), s.dead[k].Reason
 		record := ""
-		if n := int(o.ConsumerNo); n >= 1 && n <= len(s.consumers) {
+		if n := int(of); n >= 1 && n <= len(s.consumers) {
 			record = s.consumers[n-1].Policy
 		}
 		s.mu.Unlock()
+		if stored != durable.WorkerLost {
+			continue // it was dead already: the first death counts
+		}
 		if most := policies.Of(record).MaxLost(); lost <= most {
 			w.checker.report(o.ID, "I27: consumer %d: dead after %d lost leases, and its policy bears %d", o.ConsumerNo, lost,
 				most)

@@ -52,7 +52,7 @@ func (w *world) checkRedrives() {
 				k.no, k.consumer, len(opened), r.Redriven, r.Delivered, r.Dead)
 		}
 		for key, o := range s.dead {
-			if r.State == durable.RedriveDone && key.consumer == k.consumer && o.AtMs < r.CreatedMs &&
+			if r.State == durable.RedriveDone && key.consumer == k.consumer && s.died[key] < r.at &&
 				s.state(key).Status == durable.Dead && !o.Forget && !wentBack {
 				w.checker.report(key.id, "I28: redrive %d of consumer %d is done and has left the letter", k.no, k.consumer)
 			}

@@ -30,9 +30,12 @@ type store struct {
 	deliveries map[jobKey]durable.Outcome
 	open       map[jobKey]durable.Outcome
 	dead       map[jobKey]durable.Outcome
-	redriven   map[jobKey]int64  // of open jobs
-	counted    map[jobKey]counts // of open jobs
-	ended      map[jobKey]counts // of dead jobs
+	redriven   map[jobKey]int64               // of open jobs
+	counted    map[jobKey]counts              // of open jobs
+	ended      map[jobKey]counts              // of dead jobs
+	lost       map[jobKey]map[attemptKey]bool // every lease that ended without a word, those before a redrive too
+	events     int64                          // the order of what follows
+	died       map[jobKey]int64               // when the row of a dead job was stored, in events
 	redrivings map[redriveKey]*storedRedrive
 	attempts   map[attemptKey]bool
 	marks      map[uint32]ident.ID
@@ -72,6 +75,7 @@ func newStore(clock func() time.Time) *store {
 		chains: map[channelKey]ident.ID{}, links: map[messageKey]ident.ID{},
 		deliveries: map[jobKey]durable.Outcome{}, open: map[jobKey]durable.Outcome{}, dead: map[jobKey]durable.Outcome{},
 		redriven: map[jobKey]int64{}, counted: map[jobKey]counts{}, ended: map[jobKey]counts{},
+		lost: map[jobKey]map[attemptKey]bool{}, died: map[jobKey]int64{},
 		redrivings: map[redriveKey]*storedRedrive{},
 		exchanges:  map[jobKey]*durable.Exchange{}, replays: map[uint32]*storedReplay{}, bulks: map[ident.ID]*storedBulk{},
 		receipts: map[durable.ReceiptID]durable.Receipt{},
@@ -262,6 +266,12 @@ func attemptOf(o durable.Outcome) attemptKey {
 
 func (s *store) recordOne(o durable.Outcome) {
 	k := jobKey{o.ConsumerNo, o.ID}
+	if lostBy(o) > 0 {
+		if s.lost[k] == nil {
+			s.lost[k] = map[attemptKey]bool{}
+		}
+		s.lost[k][attemptOf(o)] = true
+	}
 	s.countFailure(o)
 	switch o.Kind {
 	case durable.OutcomeRetry:
@@ -289,6 +299,8 @@ func (s *store) recordOne(o durable.Outcome) {
 		s.attempts[attemptOf(o)] = true
 		if _, ok := s.dead[k]; !ok {
 			s.dead[k] = o
+			s.events++
+			s.died[k] = s.events
 			s.ended[k] = counts{}
 			if _, ok := s.open[k]; ok {
 				s.ended[k] = s.counted[k]

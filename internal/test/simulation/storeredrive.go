@@ -17,11 +17,12 @@ type redriveKey struct{ consumer, no uint32 }
 type storedRedrive struct {
 	durable.Redriving
 	jobs map[ident.ID]durable.RedrivenJob
+	at   int64 // when it was created, in events of the store
 }
 
 // clone copies a redrive.
 func (r *storedRedrive) clone() *storedRedrive {
-	out := &storedRedrive{Redriving: r.Redriving, jobs: map[ident.ID]durable.RedrivenJob{}}
+	out := &storedRedrive{Redriving: r.Redriving, jobs: map[ident.ID]durable.RedrivenJob{}, at: r.at}
 	for id, j := range r.jobs {
 		out.jobs[id] = j
 	}
@@ -39,7 +40,8 @@ func (s *store) createRedriving(r durable.Redriving) durable.Redriving {
 	r.No++
 	r.Busy, r.CreatedMs, r.StateMs, r.StageMs = true, s.nowMs(), s.nowMs(), s.nowMs()
 	r.ToMs = r.CreatedMs + 1000
-	s.redrivings[redriveKey{r.ConsumerNo, r.No}] = &storedRedrive{r, map[ident.ID]durable.RedrivenJob{}}
+	s.events++
+	s.redrivings[redriveKey{r.ConsumerNo, r.No}] = &storedRedrive{r, map[ident.ID]durable.RedrivenJob{}, s.events}
 	return r
 }
 
