@@ -62,7 +62,9 @@
 //     insert_sqlite.go, original.go, order.go, receipt.go, message.go (reads).
 //   - The end of a job: outcome.go, attempt.go, job.go, jobtable.go, dead.go, disposal.go,
 //     growth.go, step.go and stepsource.go (the timeline), status.go (events for producers),
-//     keptlease.go.
+//     keptlease.go, jobrow.go, hasten.go (delays that end early), tasks.go.
+//   - Dead letters by cause: deadgroup.go, deadselect.go, redriving.go.
+//   - What people ask: facts.go (the last attempts), plight.go (why a job waits), overview.go.
 //   - Responses: exchange.go, exchangework.go, awaiting.go.
 //   - Scans and books: scan.go, scanover.go, watermark.go, sheet.go, books.go, backlog.go,
 //     stored.go, stray.go.

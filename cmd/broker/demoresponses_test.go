@@ -19,8 +19,9 @@ func TestTheDemoOfResponsesShowsTheResponseComingBack(t *testing.T) {
 	require.Equal(t, exitClean, demoResponses(t.Context(), &stdout, &stderr), "%s%s", stdout.String(), stderr.String())
 	require.Empty(t, stderr.String())
 	rest := stdout.String()
+	require.Contains(t, rest, "broker    201: it has the message", "before or after the receiver has it")
 	for _, step := range []string{
-		`sender    publishes "sales of 2026"`, "201", `receiver  gets "sales of 2026", answers 202`,
+		`sender    publishes "sales of 2026"`, `receiver  gets "sales of 2026", answers 202`,
 		"answers 202: still at work", "answers 200 with it",
 		`sender    gets the response "a report of 42 pages" of receiver`, "receiver is RESPONSE_DELIVERED_TO_SENDER",
 		"RESPONSE_RECEIVED", "RESPONSE_DELIVERED",

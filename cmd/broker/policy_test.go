@@ -113,7 +113,8 @@ func attemptsOfPullPolicy(t *testing.T, p *process) {
 		return found
 	})
 	require.Equal(t, id, s.awaitStatus(at, "DEAD").Jobs[0].ID, "its only lease ended")
-	require.Contains(t, s.message(at).Jobs[0].Reason, "attempt 1 of 1")
+	require.Equal(t, "worker_lost", s.message(at).Jobs[0].ReasonCode)
+	require.Contains(t, s.message(at).Jobs[0].Reason, "1 leases ended without a word, of which the policy bears 0")
 }
 
 // The reference library of Standard Webhooks verifies real deliveries, during a change of

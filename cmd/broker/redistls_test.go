@@ -47,7 +47,7 @@ func TestRedisOverTLSIsTrustedOnlyWithItsAuthority(t *testing.T) {
 const leastRights = "resetkeys ~p1:* resetchannels &p1:hint -@all +ping +info +config|get +eval +evalsha +publish " +
 	"+subscribe " +
 	"+time +exists +hdel +hget +hgetall +hincrby +hmget +hset +hsetnx +pexpire +zadd +zcard +zcount +zmscore +zpopmin " +
-	"+zrange +zrangebyscore +zrem"
+	"+zrange +zrangebyscore +zrank +zrem +zscore"
 
 var scriptCommand = regexp.MustCompile(`redis\.call\('([A-Z]+)'`)
 
@@ -133,6 +133,7 @@ func useEverything(t *testing.T, w *world) {
 	var jobs []map[string]any
 	eventually(t, "jobs to be listed", func() bool { jobs = p.queued("pull", "limit=1"); return len(jobs) == 1 })
 	id := jobs[0]["ID"].(string)
+	require.Equal(t, 200, p.do("GET", "/channel/c/consumer/pull/job/"+id+"/why", "").status)
 	require.Equal(t, 202, p.move("pull", id, to("INFLIGHT")).status)
 	require.Equal(t, 202, other.move("pull", id, to("DELIVERED")).status)
 	eventually(t, "the deliveries", func() bool { return sink.times("m-x") == messages })
