@@ -149,7 +149,8 @@ func transitionBodies(t *testing.T, p *process) {
 		require.Equal(t, "QUEUED", s.job("k", id).Status, "%.40q", body)
 	}
 	require.Equal(t, 413, s.move("k", id, strings.Repeat("[", 100_000)).status, "a move has at most 64 KiB")
-	requireProblem(t, s.move("k", id, `{"NextState":"INFLIGHT","Reason":"x"}`), 400, "invalid_body")
+	requireProblem(t, s.move("k", id, `{"NextState":"INFLIGHT","Reason":"x"}`), 400, "invalid_reason")
+	requireProblem(t, s.move("k", id, `{"NextState":"INFLIGHT","Other":"x"}`), 400, "invalid_body")
 	// Upstream's own client sends no content type.
 	r := s.do("POST", s.path("/consumer/k/job/", id), "\n{ \"NextState\" : \"INFLIGHT\" }\n", consumerTokens("k")...)
 	require.Equal(t, 202, r.status, r.body)
