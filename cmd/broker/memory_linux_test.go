@@ -54,7 +54,8 @@ func TestMemoryHostileBodiesWithoutATokenTakeNone(t *testing.T) {
 
 	body := make([]byte, size)
 	names := strings.NewReplacer("{producer}", "p", "{channel}", "c", "{consumer}", "k", "{message}", "m", "{scheduled}",
-		"m", "{bulk}", "06gvk862do0000000010", "{job}", "06gvk862do0000000010", "{link}", "no-link", "{replay}", "7", "{redrive}", "7",
+		"m", "{bulk}", "06gvk862do0000000010", "{job}", "06gvk862do0000000010", "{link}", "no-link", "{replay}", "7",
+		"{redrive}", "7",
 		"{receipt}", "r")
 	var clients sync.WaitGroup
 	connections := 0
