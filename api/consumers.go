@@ -10,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/feature/why"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/jobs"
@@ -31,21 +32,11 @@ type Overview interface {
 // states are the values of the parameter state.
 var states = []string{"ACTIVE", "PAUSED", "GONE", "DEAD", "PROBING"}
 
-// The codes of what holds a consumer, as a question for the reasons of its jobs has them. The first ones keep
-// all its jobs back.
-const (
-	heldPaused     = "paused"
-	heldGone       = "gone"
-	heldTombstoned = "tombstoned"
-	heldProbing    = "probing"
-	heldRetryAfter = "retry_after"
-	heldSlow       = "adaptive_slow"
-	heldHeartbeat  = "adaptive_heartbeat"
-	heldChannel    = "channel_paused"
-)
-
-var heldValues = []string{"true", "false", heldPaused, heldGone, heldTombstoned, heldProbing, heldRetryAfter, heldSlow,
-	heldHeartbeat, heldChannel}
+// heldValues are the values of the parameter held: codes as why has them, of which the first ones keep all
+// jobs of a consumer back.
+var heldValues = []string{"true", "false", string(why.Paused), string(why.Gone), string(why.Tombstoned),
+	string(why.Probing), string(why.RetryAfter), string(why.AdaptiveSlow), string(why.AdaptiveHeartbeat),
+	string(why.ChannelPaused)}
 
 // sorts are the values of the parameter sort.
 var sorts = []string{"oldest", "dead", "queued"}
@@ -178,19 +169,19 @@ func (l *listedConsumer) isIn(state string) bool {
 }
 
 // holds are the codes of what keeps all jobs of the consumer back.
-func (l *listedConsumer) holds() (codes []string) {
+func (l *listedConsumer) holds() (codes []why.Code) {
 	switch l.k.State {
 	case durable.StatePaused:
-		codes = append(codes, heldPaused)
+		codes = append(codes, why.Paused)
 	case durable.StateGone:
-		codes = append(codes, heldGone)
+		codes = append(codes, why.Gone)
 	case durable.StateDead:
-		codes = append(codes, heldTombstoned)
+		codes = append(codes, why.Tombstoned)
 	case durable.StateProbing:
-		codes = append(codes, heldProbing)
+		codes = append(codes, why.Probing)
 	}
 	if l.held != nil {
-		codes = append(codes, heldRetryAfter)
+		codes = append(codes, why.RetryAfter)
 	}
 	return codes
 }
@@ -198,19 +189,20 @@ func (l *listedConsumer) holds() (codes []string) {
 // isHeld reports whether a value of the parameter held is true of the consumer.
 func (a *API) isHeld(l *listedConsumer, want string) bool {
 	codes := l.holds()
-	switch want {
+	switch want := why.Code(want); want {
 	case "true":
 		return len(codes) > 0
 	case "false":
 		return len(codes) == 0
-	case heldChannel:
+	case why.ChannelPaused:
 		return l.ch.Paused
-	case heldSlow:
+	case why.AdaptiveSlow:
 		return a.pace(l.k) == durable.PaceSlow
-	case heldHeartbeat:
+	case why.AdaptiveHeartbeat:
 		return a.pace(l.k) == durable.PaceHeartbeat
+	default:
+		return slices.Contains(codes, want)
 	}
-	return slices.Contains(codes, want)
 }
 
 // pace is how fast the rate balancer lets a consumer go.
@@ -292,7 +284,7 @@ func (a *API) viewListed(l *listedConsumer) apitype.ListedConsumer {
 		}
 	}
 	if codes := l.holds(); len(codes) > 0 {
-		if v.HeldBy = codes[0]; v.HeldBy == heldRetryAfter {
+		if v.HeldBy = string(codes[0]); codes[0] == why.RetryAfter {
 			v.HeldUntil = &apitype.Time{Time: l.held.Until()}
 		}
 	}
