@@ -223,9 +223,9 @@ func (s *Store) buryAll(ctx context.Context, tx *sql.Tx, dead []Outcome, counted
 		var args []any
 		for i := range dead[:n] {
 			o := &dead[i]
-			n := counted[jobKey{o.ConsumerNo, o.ID}]
+			c := counted[jobKey{o.ConsumerNo, o.ID}]
 			args = append(args, o.ConsumerNo, o.ID[:], o.Priority, o.Attempts, o.AtMs, o.StatusCode, note(o.Error),
-				head(o.Answer), o.Reason, n.redrives, o.disposal(), n.leasesLost+o.lost(), n.givenBack, []byte(o.Worker), groups[i])
+				head(o.Answer), o.Reason, c.redrives, o.disposal(), c.leasesLost+o.lost(), c.givenBack, []byte(o.Worker), groups[i])
 		}
 		res, err := tx.ExecContext(ctx, rows(insert, n), args...)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
@@ -18,8 +19,7 @@ type JobRow struct {
 func (j *JobRow) columns() columns {
 	return append(j.bare().of("m"),
 		column{"m.found", &j.Found},
-		column{"CASE WHEN v.message_id IS NOT NULL THEN 3 WHEN d.message_id IS NOT NULL THEN 2 " +
-			"WHEN o.message_id IS NOT NULL THEN 1 ELSE 0 END", &j.State.Status},
+		column{endedIn, &j.State.Status},
 		column{"COALESCE(o.attempts, 0)", &j.State.Attempts},
 		column{"COALESCE(o.changed_ms, 0)", &j.State.ChangedMs},
 		column{"COALESCE(o.next_ms, 0)", &j.State.NextMs},
@@ -29,13 +29,14 @@ func (j *JobRow) columns() columns {
 	)
 }
 
-// rowsOf selects JobRows of the messages of a derived table. Its first three arguments, after those of the
-// table, are the number of the consumer.
-func rowsOf(table, order string) string {
-	return `
-SELECT` + new(JobRow).columns().names() + `
-FROM (` + table + `
-) m
+// endedIn is the JobStatus of the job of a message m in a statement with joinEnds.
+const endedIn = "CASE WHEN v.message_id IS NOT NULL THEN 3 WHEN d.message_id IS NOT NULL THEN 2 " +
+	"WHEN o.message_id IS NOT NULL THEN 1 ELSE 0 END"
+
+// joinEnds joins what is stored of the job of a message m for a consumer: its delivery v, its dead letter d
+// and its open row o.
+func joinEnds(consumer string) string {
+	return strings.ReplaceAll(`
 LEFT JOIN deliveries v
   ON v.consumer_no = ?
   AND v.message_id = m.id
@@ -44,7 +45,16 @@ LEFT JOIN dead_jobs d
   AND d.message_id = m.id
 LEFT JOIN open_jobs o
   ON o.consumer_no = ?
-  AND o.message_id = m.id
+  AND o.message_id = m.id`, "?", consumer)
+}
+
+// rowsOf selects JobRows of the messages of a derived table. Its first three arguments, after those of the
+// table, are the number of the consumer.
+func rowsOf(table, order string) string {
+	return `
+SELECT` + new(JobRow).columns().names() + `
+FROM (` + table + `
+) m` + joinEnds("?") + `
 ORDER BY m.id` + order
 }
 

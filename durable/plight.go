@@ -62,8 +62,7 @@ func (p *Plight) columns() columns {
 		{"m.addressed", asPositions{&p.Head.Addressed}},
 		{"m.left_out", asPositions{&p.Head.LeftOut}},
 		{"m.producer_no", &p.ProducerNo},
-		{"CASE WHEN v.message_id IS NOT NULL THEN 3 WHEN d.message_id IS NOT NULL THEN 2" +
-			" WHEN o.message_id IS NOT NULL THEN 1 ELSE 0 END", &j.Status},
+		{endedIn, &j.Status},
 		{"COALESCE(v.attempts, d.attempts, o.attempts, 0)", &j.Attempts},
 		{"COALESCE(v.at_ms, d.died_ms, o.changed_ms, 0)", &j.ChangedMs},
 		{"COALESCE(o.next_ms, 0)", &j.NextMs},
@@ -86,16 +85,7 @@ WHERE c.no = ?`
 SELECT` + new(Plight).columns().names() + `
 FROM messages m
 JOIN consumers c
-  ON c.channel_no = m.channel_no` + joinCircumstances + `
-LEFT JOIN deliveries v
-  ON v.consumer_no = c.no
-  AND v.message_id = m.id
-LEFT JOIN dead_jobs d
-  ON d.consumer_no = c.no
-  AND d.message_id = m.id
-LEFT JOIN open_jobs o
-  ON o.consumer_no = c.no
-  AND o.message_id = m.id
+  ON c.channel_no = m.channel_no` + joinCircumstances + joinEnds("c.no") + `
 WHERE m.channel_no = ?
   AND m.id = ?`
 
@@ -180,16 +170,7 @@ JOIN messages m
   ON m.channel_no = ?
   AND m.id = chain.id
 JOIN consumers c
-  ON c.no = ?` + joinCircumstances + `
-LEFT JOIN deliveries v
-  ON v.consumer_no = c.no
-  AND v.message_id = m.id
-LEFT JOIN dead_jobs d
-  ON d.consumer_no = c.no
-  AND d.message_id = m.id
-LEFT JOIN open_jobs o
-  ON o.consumer_no = c.no
-  AND o.message_id = m.id
+  ON c.no = ?` + joinCircumstances + joinEnds("c.no") + `
 WHERE v.message_id IS NULL
   AND (d.message_id IS NULL OR (? = 1 AND d.disposal <> 2))
   AND ` + concernsIn("m.") + `
