@@ -48,7 +48,7 @@ func readDeadQuery(rc *fasthttp.RequestCtx, q *pageQuery) (of durable.DeadSelect
 		return of, false, problem.New(fasthttp.StatusBadRequest, "invalid_query", "The query string is not well encoded.")
 	}
 	one := map[string]string{}
-	for _, name := range []string{"fingerprint", "reason", "from", "to", "order"} {
+	for _, name := range []string{"fingerprint", "reason", "from", "to"} {
 		switch len(values[name]) {
 		case 0:
 			continue
@@ -60,17 +60,13 @@ func readDeadQuery(rc *fasthttp.RequestCtx, q *pageQuery) (of durable.DeadSelect
 		one[name] = values[name][0]
 		q.keep.Set(name, one[name])
 	}
-	switch one["order"] {
-	case "", "asc":
-	case "desc":
-		down = true
-	default:
-		return of, false, problem.New(fasthttp.StatusBadRequest, "invalid_query",
-			"The parameter order must be asc, with the oldest message first, or desc.")
+	order, err := readOne(rc, *q, "order", "asc", "asc", "desc")
+	if err != nil {
+		return of, false, err
 	}
 	of, err = deadSelection(letterWords{fingerprint: one["fingerprint"], reason: one["reason"], from: one["from"],
 		to: one["to"]}, "The parameter ", strings.ToLower)
-	return of, down, err
+	return of, order == "desc", err
 }
 
 // letterWords are the words of a request that says which dead letters it means; "" means all.
