@@ -242,7 +242,7 @@ func (v *view) saturated(load *push.Load, c *counts) apitype.WhyReason {
 	switch {
 	case load.Behind:
 		r.Detail = "The store does not take the outcomes of attempts as fast as they come, so this broker begins no others."
-		r.Action = "look at the store: GET /metrics, penstock_outcome_batch_size"
+		r.Action = "look at the store: GET /metrics, penstock_outcome_batch_rows"
 	case load.Short:
 		r.Detail = "Large payloads of other requests fill the memory that this broker has for them."
 		r.Action = "none: it ends with those requests"
