@@ -40,7 +40,7 @@ type Store interface {
 	Hasten(ctx context.Context, consumerNo uint32, ids []ident.ID, nowMs int64) error
 	Record(ctx context.Context, outcomes []durable.Outcome) error
 	ListMessages(ctx context.Context, channelNo uint32, from ident.ID, limit int) ([]durable.Message, error)
-	Watermarks(ctx context.Context) (map[uint32]ident.ID, error)
+	Settled(ctx context.Context, consumerNo uint32) (ident.ID, error)
 }
 
 // A Queue is the part of redisq.Queue used here.

@@ -68,11 +68,11 @@ func (d *Desk) purgeOpen(ctx context.Context, p *Purge) (int, error) {
 		return n, nil
 	}
 	// Each job up to the settled watermark has an outcome or had a row.
-	marks, err := d.Store.Watermarks(ctx)
+	settled, err := d.Store.Settled(ctx, p.Consumer.No)
 	if err != nil {
 		return n, err
 	}
-	p.waiting, p.from = true, marks[p.Consumer.No].Next()
+	p.waiting, p.from = true, settled.Next()
 	return n, nil
 }
 

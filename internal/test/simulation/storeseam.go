@@ -239,6 +239,10 @@ func (t storeSeam) Watermarks(ctx context.Context) (map[uint32]ident.ID, error) 
 	return read(ctx, t, "Watermarks", 0, t.s.readMarks)
 }
 
+func (t storeSeam) Settled(ctx context.Context, consumerNo uint32) (ident.ID, error) {
+	return read(ctx, t, "Settled", consumerNo, func() ident.ID { return t.s.readMarks()[consumerNo] })
+}
+
 func (t storeSeam) TrimBooks(ctx context.Context, consumerNo uint32, _ ident.ID) error {
 	return t.do(ctx, "TrimBooks", consumerNo, func() {})
 }
