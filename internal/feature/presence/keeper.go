@@ -192,8 +192,10 @@ func (k *Keeper) others(ctx context.Context, consumer uint32, now int64) ([]view
 	}
 	var views []view
 	var at [kinds]int64
+	known := make(map[string]view, len(fields))
 	for name, text := range fields {
 		v := decode(text)
+		known[name] = v
 		if name != k.name {
 			views = append(views, v)
 		}
@@ -202,8 +204,7 @@ func (k *Keeper) others(ctx context.Context, consumer uint32, now int64) ([]view
 		}
 	}
 	var gone []string
-	for name, text := range fields {
-		v := decode(text)
+	for name, v := range known {
 		last := false // it has the last contact of some kind
 		for kind, ms := range v.At {
 			last = last || ms > 0 && ms == at[kind]

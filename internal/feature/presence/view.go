@@ -26,17 +26,6 @@ type Presence struct {
 	Workers                         []Seen // the living ones, by name
 }
 
-// Last is the time of the last contact of any kind.
-func (p *Presence) Last() time.Time {
-	last := p.Claimed
-	for _, at := range []time.Time{p.Listed, p.Moved, p.Renewed} {
-		if at.After(last) {
-			last = at
-		}
-	}
-	return last
-}
-
 // newest is the time of the last contact in a view.
 func (v *view) newest() int64 { return slices.Max(v.At[:]) }
 
