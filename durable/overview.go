@@ -8,25 +8,33 @@ import (
 )
 
 const (
-	// The key of the table begins with the consumer, so this looks at one row of each.
+	// The key of open_jobs begins with the consumer, so this looks at one row of each.
 	selectOldestOpen = `
 SELECT
-    consumer_no,
-    MIN(message_id)
-FROM open_jobs
-GROUP BY consumer_no`
+    o.no,
+    o.id
+FROM (
+    SELECT
+        c.no,
+        (
+            SELECT MIN(j.message_id)
+            FROM open_jobs j
+            WHERE j.consumer_no = c.no
+        ) AS id
+    FROM consumers c
+) o
+WHERE o.id IS NOT NULL`
 
 	countDeadOfAll = `
 SELECT
     consumer_no,
-    COUNT(*)
-FROM dead_jobs
-WHERE disposal <> 2
+    SUM(jobs)
+FROM dead_groups
 GROUP BY consumer_no`
 )
 
 // OldestOpen returns the oldest message of the rows of open_jobs, by consumer: of jobs that failed, were
-// given back or redriven.
+// given back or redriven. Those of replays are left out.
 func (s *Store) OldestOpen(ctx context.Context) (map[uint32]ident.ID, error) {
 	out := map[uint32]ident.ID{}
 	err := repeat(ctx, "read the oldest open jobs", func(ctx context.Context) error {
@@ -45,7 +53,7 @@ func (s *Store) OldestOpen(ctx context.Context) (map[uint32]ident.ID, error) {
 	return out, nil
 }
 
-// DeadOfAll counts the dead letters of each consumer that has some.
+// DeadOfAll counts the dead letters of each consumer that has some, by the counters of their groups.
 func (s *Store) DeadOfAll(ctx context.Context) (map[uint32]int, error) {
 	out := map[uint32]int{}
 	err := repeat(ctx, "count dead letters", func(ctx context.Context) error {

@@ -2,6 +2,7 @@ package redisq
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
@@ -36,26 +37,15 @@ func (q *Queue) Queued(ctx context.Context, consumer uint32, most int) ([]ident.
 	return out, nil
 }
 
-// OldestReady returns since when the first ready job of each consumer is ready, Unix ms by the clock of its
-// message or of Redis, 0 where none is ready. It takes few round trips.
+// OldestReady returns since when the oldest ready job of each consumer is ready, Unix ms by the clock of its
+// message or of Redis, 0 where none is ready. It takes few round trips: it looks at the first job of each
+// priority, of first attempts and of retries, at most of the first maxLevels of these.
 func (q *Queue) OldestReady(ctx context.Context, consumers []uint32) ([]int64, error) {
 	out := make([]int64, len(consumers))
 	for from := 0; from < len(consumers); from += maxHeads {
-		part := consumers[from:min(from+maxHeads, len(consumers))]
-		heads := make([]*redis.ZSliceCmd, len(part))
-		_, err := q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i, no := range part {
-				heads[i] = p.ZRangeWithScores(ctx, q.keys(no)[0], 0, 0)
-			}
-			return nil
-		})
-		if err != nil {
+		to := min(from+maxHeads, len(consumers))
+		if err := q.oldestReady(ctx, consumers[from:to], out[from:to]); err != nil {
 			return nil, failedTo("oldest", err)
-		}
-		for i, head := range heads {
-			if first := head.Val(); len(first) > 0 {
-				out[from+i] = int64(first[0].Score) & (1<<readyBits - 1)
-			}
 		}
 	}
 	return out, nil
@@ -63,3 +53,47 @@ func (q *Queue) OldestReady(ctx context.Context, consumers []uint32) ([]int64, e
 
 // maxHeads is the number of consumers of one pipeline of OldestReady.
 const maxHeads = 2000
+
+// maxLevels bounds the round trips of OldestReady.
+const maxLevels = 16
+
+func (q *Queue) oldestReady(ctx context.Context, consumers []uint32, out []int64) error {
+	type level struct {
+		i    int   // of the consumer
+		from int64 // the lowest score
+		head *redis.ZSliceCmd
+	}
+	levels := make([]level, len(consumers))
+	for i := range levels {
+		levels[i].i = i
+	}
+	for range maxLevels {
+		_, err := q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i := range levels {
+				l := &levels[i]
+				l.head = p.ZRangeByScoreWithScores(ctx, q.keys(consumers[l.i])[0],
+					&redis.ZRangeBy{Min: strconv.FormatInt(l.from, 10), Max: "+inf", Count: 1})
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		left := levels[:0]
+		for _, l := range levels {
+			first := l.head.Val()
+			if len(first) == 0 {
+				continue
+			}
+			score := int64(first[0].Score)
+			if at := readyMillisOf(score); out[l.i] == 0 || at < out[l.i] {
+				out[l.i] = at
+			}
+			left = append(left, level{i: l.i, from: (score>>readyBits + 1) << readyBits})
+		}
+		if levels = left; len(levels) == 0 {
+			return nil
+		}
+	}
+	return nil
+}

@@ -18,11 +18,13 @@ import (
 	"github.com/penstock-broker/penstock/hotpath"
 	"github.com/penstock-broker/penstock/hotpath/balance"
 	"github.com/penstock-broker/penstock/hotpath/cluster"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/feature/alerts"
 	"github.com/penstock-broker/penstock/internal/feature/bulk"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/feature/redrive"
+	"github.com/penstock-broker/penstock/internal/feature/sampler"
 	"github.com/penstock-broker/penstock/internal/feature/schedule"
 	"github.com/penstock-broker/penstock/internal/feature/statusevents"
 	"github.com/penstock-broker/penstock/internal/feature/why"
@@ -68,6 +70,8 @@ type broker struct {
 	plane     *hotpath.Plane
 	balancer  *balance.Balancer
 	notebook  *why.Notebook
+	book      *metrics.Book
+	sampler   *sampler.Sampler
 	reaper    *reaper.Reaper
 	retrigger *reaper.Retrigger
 	alerts    *alerts.Alerts

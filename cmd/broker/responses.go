@@ -17,6 +17,7 @@ import (
 func (b *broker) runMovers(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { b.mover.Run(ctx) })
+	wg.Go(func() { guard.Loop(ctx, "samples", b.sampler.Run) })
 	wg.Go(func() { b.quota.Run(ctx) })
 	wg.Go(func() { b.bulks.Run(ctx) })
 	wg.Go(func() { b.redrives.Run(ctx) })

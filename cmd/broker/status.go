@@ -14,11 +14,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
-// recorder returns the store of the parts that record outcomes: it adds the events of producers.
-func (b *broker) recorder() *statusevents.Recorder {
-	return &statusevents.Recorder{Store: b.store, Catalogue: b.catalogue}
-}
-
 // newStatusEvents makes the part of this broker in sending events to producers.
 func (b *broker) newStatusEvents(callbacks egress.Policy, registry *prometheus.Registry) *statusevents.Collector {
 	return statusevents.New(statusevents.Options{

@@ -49,7 +49,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 	connections := b.newPlaces()
 	states := consumerstate.New(consumerstate.Options{Store: b.store, Catalogue: b.catalogue, Announce: b.announce, NowMs: b.node.NowMs,
 		PublicURL: strings.TrimSuffix(b.cfg.PublicURL, "/"), Changed: func() { b.alerts.Wake() }, Released: func(consumer uint32) { b.plane.Holds.Forget(consumer) }, Metrics: registry, Log: b.log})
-	counts := metrics.New(registry)
+	counts := b.newCounts(registry)
 	b.quota = b.newQuota(registry)
 	b.balancer = balance.New(balance.Options{
 		Rule:  balance.Rule{Period: b.cfg.AdaptivePeriod, Down: b.cfg.AdaptiveDown, Slow: b.cfg.AdaptiveSlow, Max: b.cfg.AdaptiveMax},

@@ -1381,15 +1381,8 @@ FROM stored_marks;
 
 SELECT
     consumer_no,
-    COUNT(*)
-FROM dead_jobs
-WHERE disposal <> 2
-GROUP BY consumer_no;
-
-SELECT
-    consumer_no,
-    MIN(message_id)
-FROM open_jobs
+    SUM(jobs)
+FROM dead_groups
 GROUP BY consumer_no;
 
 SELECT
@@ -3207,6 +3200,21 @@ WHERE o.consumer_no = ?
   )
 ORDER BY o.message_id
 LIMIT ?;
+
+SELECT
+    o.no,
+    o.id
+FROM (
+    SELECT
+        c.no,
+        (
+            SELECT MIN(j.message_id)
+            FROM open_jobs j
+            WHERE j.consumer_no = c.no
+        ) AS id
+    FROM consumers c
+) o
+WHERE o.id IS NOT NULL;
 
 SELECT
     position,

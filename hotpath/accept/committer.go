@@ -331,6 +331,7 @@ func (c *committer) count(msgs ...*durable.Message) {
 	}
 	c.metrics.Published.Add(float64(len(msgs)))
 	c.metrics.PublishBytes.Add(float64(bytes))
+	c.metrics.Book.Stored(msgs)
 }
 
 // insert gives each message its ID and its recipients and stores the messages.

@@ -60,6 +60,7 @@ func (f *Fanout) offer(ctx context.Context, msgs []committed, since uint64, away
 			doubtful[b.Consumer] = true
 			f.giveBack(b)
 		}
+		f.metrics.Book.Queued(b.Consumer, len(b.Jobs))
 	}
 	f.offerNew(ctx, msgs, batches, doubtful, away)
 }

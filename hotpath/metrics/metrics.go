@@ -11,8 +11,8 @@ import (
 )
 
 // Metrics are the counters of the data plane. All names begin with penstock_.
-// None has a label that grows with traffic or with the number of resources; Held has consumers that are
-// held, while they are.
+// None has a label that grows with traffic or with the number of resources, which are for the Book; Held has
+// consumers that are held, while they are.
 type Metrics struct {
 	Published         prometheus.Counter
 	PublishBytes      prometheus.Counter
@@ -39,6 +39,7 @@ type Metrics struct {
 	PushInFlight      prometheus.Gauge
 	Held              *prometheus.GaugeVec     // seconds; channel, consumer
 	answers           [3][3]prometheus.Counter // of publishes; by policy.Ack, then as in Answer
+	Book              *Book                    // by consumer and channel; nil: not counted
 }
 
 // latencyBuckets resolve 0.5 ms to 30 s.

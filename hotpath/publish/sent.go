@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/accept"
@@ -17,7 +18,9 @@ import (
 // A Sent is drafts on their way into the store.
 type Sent struct {
 	p      *Publisher
+	ch     uint32
 	in     policy.Intake // of the channel when they were submitted
+	since  time.Time     // when they were complete
 	drafts []*Draft
 	sub    *accept.Submission // of their messages; nil: they have none, or the standby has them
 	kept   Kept               // of their messages, where the journal may take them
@@ -29,7 +32,10 @@ type Sent struct {
 // in reads drafts, and writes what Wait has made of them. Drafts with an error are left alone. The slice
 // is the submission's until Wait has returned.
 func (w *Drafter) Submit(ctx context.Context, t accept.Terms, all []*Draft) Sent {
-	s := Sent{p: w.p, in: w.ch.Intake, drafts: all}
+	s := Sent{p: w.p, ch: w.ch.No, in: w.ch.Intake, since: t.Since, drafts: all}
+	if s.since.IsZero() {
+		s.since = time.Now()
+	}
 	replicated := s.in.Ack == policy.AckReplicated
 	var space [1]*durable.Message
 	msgs := space[:0]
@@ -81,7 +87,7 @@ func (s *Sent) Wait() {
 	if s.later != nil {
 		<-s.later.done
 	}
-	messages, schedules := 0, 0
+	messages, schedules, acked := 0, 0, 0
 	for _, d := range s.drafts {
 		switch {
 		case d.err != nil: // before it was submitted
@@ -100,6 +106,12 @@ func (s *Sent) Wait() {
 				s.p.metrics.Repeats.Inc()
 			}
 		}
+		if d.err == nil {
+			acked++
+		}
+	}
+	if acked > 0 {
+		s.p.metrics.Book.Acked(s.ch, time.Since(s.since), acked)
 	}
 }
 

@@ -369,3 +369,18 @@ func TestListsTakeThreeStatementsAtMost(t *testing.T) {
 		require.Equal(t, []int{20, 30, 0}, []int{counts[0].Queued, counts[0].InFlight, counts[1].Queued})
 	}
 }
+
+// A job that others of a higher priority keep back is the oldest one all the same.
+func TestTheOldestJobIsThatOfAnyPriority(t *testing.T) {
+	r := newRig(t)
+	h := r.publish(1)
+	later := ident.AtMillis(h[0].ID.Millis() + 1000)
+	for _, job := range []redisq.Job{{ID: h[0].ID, Priority: 0}, {ID: later, Priority: 9},
+		{ID: later.Next(), Priority: 5}} {
+		_, err := r.queue.Enqueue(t.Context(), r.consumer.No, []redisq.Job{job}, redisq.Fresh)
+		require.NoError(t, err)
+	}
+	heads, err := r.queue.OldestReady(t.Context(), []uint32{r.consumer.No, r.consumer.No + 1})
+	require.NoError(t, err)
+	require.Equal(t, []int64{h[0].ID.Millis(), 0}, heads)
+}

@@ -31,7 +31,8 @@ type Overview struct {
 // A Count is the jobs of one consumer.
 type Count struct {
 	Backlog
-	Known bool // Redis has answered; else Dead alone counts
+	Delayed int  // of Queued, those that are not due yet
+	Known   bool // Redis has answered; else Dead alone counts
 	// AtLeast says that jobs are outside of the window of Redis, or that a scan of the store has not ended
 	// since its state began: Queued has those that Redis knows.
 	AtLeast bool
@@ -62,6 +63,7 @@ func (o *Overview) Counts(ctx context.Context, consumers []uint32) ([]Count, err
 		s, c := &stats[i], &out[i]
 		c.Known, c.AtLeast = true, !s.Whole
 		c.Queued, c.InFlight = s.Ready+s.Delayed, s.Leased
+		c.Delayed = s.Delayed
 		if c.Queued == 0 {
 			continue
 		}
