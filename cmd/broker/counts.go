@@ -27,6 +27,15 @@ func (r *recorder) Record(ctx context.Context, outcomes []durable.Outcome) error
 	return err
 }
 
+// RecordLeaseEnds is durable.Store.RecordLeaseEnds.
+func (r *recorder) RecordLeaseEnds(ctx context.Context, consumer uint32, ends []durable.LeaseEnd, atMs int64) error {
+	err := r.Recorder.RecordLeaseEnds(ctx, consumer, ends, atMs)
+	if err == nil {
+		r.book.LeasesLost(consumer, len(ends))
+	}
+	return err
+}
+
 // recorder returns the store of the parts that record outcomes.
 func (b *broker) recorder() *recorder {
 	return &recorder{Recorder: &statusevents.Recorder{Store: b.store, Catalogue: b.catalogue}, book: b.book}

@@ -142,8 +142,7 @@ func (b *Book) Ended(outcomes []durable.Outcome) {
 	for i := range outcomes {
 		o := &outcomes[i]
 		c := b.consumer(o.ConsumerNo)
-		lost := o.Phase == durable.PhaseLeaseEnded
-		if lost {
+		if o.Phase == durable.PhaseLeaseEnded { // of a job that bears no more of them
 			c.LeasesLost++
 		}
 		switch {
@@ -155,8 +154,6 @@ func (b *Book) Ended(outcomes []durable.Outcome) {
 			}
 		case o.Kind == durable.OutcomeGivenBack:
 			c.GivenBack++
-		case lost:
-			c.Lost++
 		default:
 			c.Failed++
 		}
@@ -164,6 +161,15 @@ func (b *Book) Ended(outcomes []durable.Outcome) {
 			c.Delivery.Observe(time.Duration(o.DurationMs)*time.Millisecond, 1)
 		}
 	}
+}
+
+// LeasesLost counts leases that ended without a word, and whose jobs are tried again.
+func (b *Book) LeasesLost(consumer uint32, n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.consumer(consumer)
+	c.Lost += uint64(n)
+	c.LeasesLost += uint64(n)
 }
 
 // Limited counts a claim that a rate limit held back.

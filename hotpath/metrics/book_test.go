@@ -52,7 +52,6 @@ func TestEachOutcomeCountsOnce(t *testing.T) {
 	}{
 		"delivered":              {end(durable.OutcomeDelivered, nil), ConsumerCounts{Delivered: 1}},
 		"failed":                 {end(durable.OutcomeRetry, nil), ConsumerCounts{Failed: 1}},
-		"lost":                   {end(durable.OutcomeRetry, lost), ConsumerCounts{Lost: 1, LeasesLost: 1}},
 		"dead by its last lease": {end(durable.OutcomeDead, lost), ConsumerCounts{Dead: 1, LeasesLost: 1}},
 		"given back":             {end(durable.OutcomeGivenBack, nil), ConsumerCounts{GivenBack: 1}},
 		"purged and not in the DLQ": {end(durable.OutcomeDead, func(o *durable.Outcome) { o.Forget = true }),
@@ -63,6 +62,8 @@ func TestEachOutcomeCountsOnce(t *testing.T) {
 		require.Equal(t, c.want, b.Consumer(1), name)
 	}
 	b := NewBook(nil)
+	b.LeasesLost(2, 3)
+	require.Equal(t, ConsumerCounts{Lost: 3, LeasesLost: 3}, b.Consumer(2))
 	b.Ended([]durable.Outcome{end(durable.OutcomeDelivered, pushed), end(durable.OutcomeDelivered, nil)})
 	c := b.Consumer(1)
 	require.EqualValues(t, 1, c.Delivery.Count(), "a pull job has no attempt of the broker's")
