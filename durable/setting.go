@@ -9,6 +9,9 @@ import (
 	"strconv"
 )
 
+// maxSettingName is the width of the column.
+const maxSettingName = 64
+
 const selectSetting = `
 SELECT value
 FROM settings
@@ -23,6 +26,8 @@ VALUES (?, ?)`
 
 var (
 	insertSetting = keepFirst(insertIntoSettings, "value")
+
+	insertFirstSetting = ignoring(insertIntoSettings)
 
 	upsertSetting = statement{
 		mysql:  insertIntoSettings + "\nON DUPLICATE KEY UPDATE value = VALUES(value)",

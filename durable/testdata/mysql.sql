@@ -86,6 +86,13 @@ WHERE expires_ms = ?
 DELETE FROM failures
 WHERE consumer_no = ?;
 
+DELETE FROM history
+WHERE step = ?
+  AND at_ms = ?;
+
+DELETE FROM history_marks
+WHERE at_ms <= ?;
+
 DELETE FROM holds
 WHERE consumer_no = ?;
 
@@ -299,6 +306,12 @@ FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...);
 
+INSERT IGNORE INTO settings (
+    name,
+    value
+)
+VALUES (?, ?);
+
 INSERT IGNORE INTO status_events (
     producer_no,
     event_key,
@@ -488,6 +501,41 @@ INSERT INTO failures (
 )
 VALUES (?, x'')
 ON DUPLICATE KEY UPDATE consumer_no = consumer_no;
+
+INSERT INTO history (
+    scope,
+    no,
+    step,
+    at_ms,
+    writer,
+    accepted,
+    delivered,
+    failed,
+    dead,
+    oldest_ms,
+    acks,
+    deliveries
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON DUPLICATE KEY UPDATE
+    accepted = VALUES(accepted),
+    delivered = VALUES(delivered),
+    failed = VALUES(failed),
+    dead = VALUES(dead),
+    oldest_ms = VALUES(oldest_ms),
+    acks = VALUES(acks),
+    deliveries = VALUES(deliveries);
+
+INSERT INTO history_marks (
+    at_ms,
+    no,
+    kind,
+    channel_no,
+    consumer_no,
+    note
+)
+VALUES (?, ?, ?, ?, ?, ?)
+ON DUPLICATE KEY UPDATE no = no;
 
 INSERT INTO holds (
     consumer_no,
@@ -1142,6 +1190,21 @@ FROM (
       AND b.accepted - b.filtered > b.delivered
 ) s
 WHERE rest <> left_over;
+
+SELECT
+    at_ms,
+    no,
+    kind,
+    channel_no,
+    consumer_no,
+    note
+FROM history_marks
+WHERE at_ms >= ?
+  AND at_ms < ?
+  AND (? = 0 OR channel_no = 0 OR channel_no = ?)
+  AND (? = 0 OR consumer_no = 0 OR consumer_no = ?)
+ORDER BY at_ms DESC, no DESC
+LIMIT ?;
 
 SELECT
     attempt,
@@ -3471,6 +3534,27 @@ ORDER BY row_no
 LIMIT ?;
 
 SELECT
+    scope,
+    no,
+    step,
+    at_ms,
+    writer,
+    accepted,
+    delivered,
+    failed,
+    dead,
+    oldest_ms,
+    acks,
+    deliveries
+FROM history
+WHERE scope = ?
+  AND no = ?
+  AND step = ?
+  AND at_ms >= ?
+  AND at_ms < ?
+ORDER BY at_ms;
+
+SELECT
     sink,
     event,
     consumer_no,
@@ -3736,6 +3820,14 @@ SELECT COALESCE(
     0
 );
 
+SELECT COALESCE(MAX(at_ms), ?)
+FROM (
+    SELECT at_ms
+    FROM history_marks
+    ORDER BY at_ms DESC, no DESC
+    LIMIT 1 OFFSET ?
+) m;
+
 SELECT COALESCE(MAX(no) + 1, 0)
 FROM nodes;
 
@@ -3753,6 +3845,10 @@ FROM channels;
 
 SELECT COALESCE(MAX(no), 0)
 FROM producers;
+
+SELECT COALESCE(MIN(at_ms), ?)
+FROM history
+WHERE step = ?;
 
 SELECT COALESCE(MIN(next_ms), 0)
 FROM alerts

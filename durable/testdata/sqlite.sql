@@ -84,6 +84,13 @@ WHERE expires_ms = ?
 DELETE FROM failures
 WHERE consumer_no = ?;
 
+DELETE FROM history
+WHERE step = ?
+  AND at_ms = ?;
+
+DELETE FROM history_marks
+WHERE at_ms <= ?;
+
 DELETE FROM holds
 WHERE consumer_no = ?;
 
@@ -454,6 +461,41 @@ INSERT INTO failures (
     times
 )
 VALUES (?, x'')
+ON CONFLICT DO NOTHING;
+
+INSERT INTO history (
+    scope,
+    no,
+    step,
+    at_ms,
+    writer,
+    accepted,
+    delivered,
+    failed,
+    dead,
+    oldest_ms,
+    acks,
+    deliveries
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET
+    accepted = excluded.accepted,
+    delivered = excluded.delivered,
+    failed = excluded.failed,
+    dead = excluded.dead,
+    oldest_ms = excluded.oldest_ms,
+    acks = excluded.acks,
+    deliveries = excluded.deliveries;
+
+INSERT INTO history_marks (
+    at_ms,
+    no,
+    kind,
+    channel_no,
+    consumer_no,
+    note
+)
+VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING;
 
 INSERT INTO holds (
@@ -1169,6 +1211,21 @@ FROM (
       AND b.accepted - b.filtered > b.delivered
 ) s
 WHERE rest <> left_over;
+
+SELECT
+    at_ms,
+    no,
+    kind,
+    channel_no,
+    consumer_no,
+    note
+FROM history_marks
+WHERE at_ms >= ?
+  AND at_ms < ?
+  AND (? = 0 OR channel_no = 0 OR channel_no = ?)
+  AND (? = 0 OR consumer_no = 0 OR consumer_no = ?)
+ORDER BY at_ms DESC, no DESC
+LIMIT ?;
 
 SELECT
     attempt,
@@ -3398,6 +3455,27 @@ ORDER BY row_no
 LIMIT ?;
 
 SELECT
+    scope,
+    no,
+    step,
+    at_ms,
+    writer,
+    accepted,
+    delivered,
+    failed,
+    dead,
+    oldest_ms,
+    acks,
+    deliveries
+FROM history
+WHERE scope = ?
+  AND no = ?
+  AND step = ?
+  AND at_ms >= ?
+  AND at_ms < ?
+ORDER BY at_ms;
+
+SELECT
     sink,
     event,
     consumer_no,
@@ -3663,6 +3741,14 @@ SELECT COALESCE(
     0
 );
 
+SELECT COALESCE(MAX(at_ms), ?)
+FROM (
+    SELECT at_ms
+    FROM history_marks
+    ORDER BY at_ms DESC, no DESC
+    LIMIT 1 OFFSET ?
+) m;
+
 SELECT COALESCE(MAX(no) + 1, 0)
 FROM nodes;
 
@@ -3680,6 +3766,10 @@ FROM channels;
 
 SELECT COALESCE(MAX(no), 0)
 FROM producers;
+
+SELECT COALESCE(MIN(at_ms), ?)
+FROM history
+WHERE step = ?;
 
 SELECT COALESCE(MIN(next_ms), 0)
 FROM alerts

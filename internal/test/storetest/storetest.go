@@ -30,7 +30,7 @@ func Run(t *testing.T, open func(*testing.T) *durable.Store, openInsert OpenInse
 		alertTests,
 		deleteTests, identityTests, termsTests, scheduleTests, bookTests, bulkTests, stepTests, statusTests, exchangeTests,
 		recipientTests, sinceTests, ackTests, storedTests, replayTests, endingTests, listTests,
-		deadGroupTests, redrivingTests,
+		deadGroupTests, redrivingTests, chronicleTests,
 	} {
 		for name, test := range group {
 			t.Run(name, func(t *testing.T) {
