@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
+	"github.com/penstock-broker/penstock/internal/feature/history"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
@@ -85,6 +86,8 @@ type Store interface {
 	Replays(ctx context.Context, k durable.Consumer, from uint32, limit int) ([]durable.Replay, error)
 	SetReplayState(ctx context.Context, no uint32, to durable.ReplayState) (durable.Replay, error)
 	ReplayCounts(ctx context.Context, r *durable.Replay) (durable.ReplayCounts, error)
+	history.ReadStore
+	KeepMark(ctx context.Context, m durable.HistoryMark) error
 	Ping(ctx context.Context) error
 }
 

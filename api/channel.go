@@ -55,11 +55,13 @@ func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
+	change := watchRecord(&put.Intake)
 	ch, created, err := a.o.Store.PutChannel(ctx, put)
 	if err != nil {
 		return err
 	}
 	a.changed(ctx, rc)
+	a.markPolicy(ctx, rc, created, change, durable.HistoryMark{ChannelNo: ch.No, Text: "the channel " + ch.ID})
 	return answerPut(rc, created, channelPath(ch.ID), viewChannel(&ch), ch.ChangedAt)
 }
 

@@ -79,6 +79,7 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
+	change := watchRecord(&put.Policy)
 	k, created, err := a.o.Store.PutConsumer(ctx, put)
 	switch {
 	case errors.Is(err, durable.ErrNotFound):
@@ -93,6 +94,7 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	}
 	failpoint.At(failpoint.AfterConfig)
 	a.changed(ctx, rc)
+	a.markConsumer(ctx, rc, created, change, put.ChannelID, &k)
 	if created {
 		setLocation(rc, consumerPath(put.ChannelID, k.ID))
 	}

@@ -81,6 +81,7 @@ var table = []Route{
 	{Method: get, Path: "/channel/{channel}/consumers", Access: AccessManagement, Summary: "list the consumers of a channel", Query: pageQueries, serve: (*API).listConsumers},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}", Access: AccessManagement, Summary: "a consumer", serve: (*API).getConsumer},
 	{Method: get, Path: "/consumers", Access: AccessManagement, Summary: "list all consumers with their counts", Query: consumersQueries, serve: (*API).listAllConsumers},
+	{Method: get, Path: "/history", Access: AccessManagement, Summary: "what was counted in a range of time, and what happened", Query: historyQueries, serve: (*API).getHistory},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/jobs", Access: AccessOwn, Summary: "list the jobs of a consumer", Query: jobQueries, serve: (*API).listJobs},
 	{Method: post, Path: "/channel/{channel}/pause", Access: AccessManagement, Summary: "accept no messages", Body: smallBody, serve: (*API).pauseChannel},
 	{Method: post, Path: "/channel/{channel}/resume", Access: AccessManagement, Summary: "accept messages again", Body: smallBody, serve: (*API).resumeChannel},

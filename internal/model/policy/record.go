@@ -3,6 +3,7 @@ package policy
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -109,6 +110,23 @@ func (b *Book) Same(record, name, text string) bool {
 		}
 	}
 	return false
+}
+
+// Changed returns the names of the fields that two records set to other values, sorted.
+func Changed(was, is string) (names []string) {
+	old, now := decode(was), decode(is)
+	for name, text := range now {
+		if before, set := old[name]; name != previousUntil && (!set || before != text) {
+			names = append(names, name)
+		}
+	}
+	for name := range old {
+		if _, set := now[name]; !set && name != previousUntil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // decode reads a record. One that is no object of texts sets nothing.
