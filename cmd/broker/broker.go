@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/alerts"
 	"github.com/penstock-broker/penstock/internal/feature/bulk"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
+	"github.com/penstock-broker/penstock/internal/feature/history"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/feature/redrive"
 	"github.com/penstock-broker/penstock/internal/feature/sampler"
@@ -72,6 +73,7 @@ type broker struct {
 	notebook  *why.Notebook
 	book      *metrics.Book
 	sampler   *sampler.Sampler
+	history   *history.Recorder
 	reaper    *reaper.Reaper
 	retrigger *reaper.Retrigger
 	alerts    *alerts.Alerts

@@ -41,7 +41,7 @@ func (b *broker) Run(ctx context.Context) error {
 		guard.Loop(reaperCtx, "hints", func(ctx context.Context) { _ = b.queue.Subscribe(ctx, b.hinted) })
 	})
 	loops.Go(func() { b.watchStores(reaperCtx) })
-	keeper.Go(func() { guard.Loop(nodeCtx, "notes of attempts", b.notebook.Run) })
+	keeper.Go(func() { b.keepNotes(nodeCtx) })
 	loops.Go(func() { b.alerts.Run(reaperCtx, b.cfg.Reaper) })
 	loops.Go(func() { b.status.Run(reaperCtx) })
 	loops.Go(func() { b.runMovers(reaperCtx) })

@@ -130,8 +130,8 @@ var chronicleTests = map[string]func(*testing.T, *fixture){
 		long := strings.Repeat("1.", 100)
 		race(6, func(i int) {
 			for _, version := range []string{"1.2", long} {
-				require.NoError(t, f.KeepVersion(f.ctx, version, durable.HistoryMark{AtMs: int64(10 + i), No: uint32(i + len(version)),
-					Kind: durable.MarkVersion, Text: "version"}))
+				require.NoError(t, f.KeepVersion(f.ctx, version, durable.HistoryMark{AtMs: int64(10 + i),
+					No: uint32(i + len(version)), Kind: durable.MarkVersion, Text: "version"}))
 			}
 		})
 		got, err := f.Marks(f.ctx, 0, 0, 0, 100, 10)

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/model/apitype"
+)
+
+// slots is a history with the sums of its slots.
+func (p *process) slots(query string) (sum apitype.HistorySlot, all apitype.HistoryRange) {
+	p.t.Helper()
+	all = answered[apitype.HistoryRange](p.t, p, "GET", "/history"+query)
+	for _, s := range all.Result {
+		sum.Accepted += s.Accepted
+		sum.Delivered += s.Delivered
+		sum.Failed += s.Failed
+		sum.Dead += s.Dead
+		sum.OldestSeconds = max(sum.OldestSeconds, s.OldestSeconds)
+		sum.AckP99 = max(sum.AckP99, s.AckP99)
+		sum.DeliveryP50 = max(sum.DeliveryP50, s.DeliveryP50)
+	}
+	return sum, all
+}
+
+// The history of a whole cluster adds up with what was published and delivered: of two brokers, over stops,
+// a kill and a wiped Redis, at each step.
+func TestKillsChangeNothingOfTheHistoryThatIsWritten(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		w = w.with(quick...)
+		p := w.start()
+		p.sample("pull")
+		sink := newSink(t, func(int, received) int { return 200 })
+		require.Equal(t, 201, p.put("/channel/c/consumer/push", "callbackUrl", sink.URL, "token", "t").status)
+		brokers := []*process{p}
+		if w.redis != nil {
+			brokers = append(brokers, w.start())
+		}
+		published := 0
+		publish := func(n int) {
+			for i := range n {
+				brokers[i%len(brokers)].publish("m")
+				published++
+			}
+			eventually(t, "the deliveries", func() bool { return sink.count() >= published })
+		}
+		publish(20)
+		for _, b := range brokers { // each writes what it has counted
+			require.Zero(t, b.stop())
+		}
+		brokers[0] = w.start()
+		if len(brokers) > 1 {
+			brokers[1] = w.start()
+		}
+		p = brokers[0]
+		check := func() {
+			t.Helper()
+			for _, step := range []string{"", "?step=1m", "?step=10m"} {
+				all, _ := p.slots(step)
+				require.EqualValues(t, published, all.Accepted)
+				require.EqualValues(t, published, all.Delivered)
+				require.Positive(t, all.AckP99)
+				require.Positive(t, all.DeliveryP50)
+			}
+			for query, delivered := range map[string]int{"?channel=c&consumer=push": published,
+				"?channel=c&consumer=pull": 0, "?channel=c": published} {
+				one, _ := p.slots(query)
+				require.EqualValues(t, published, one.Accepted, query)
+				require.EqualValues(t, delivered, one.Delivered, query)
+				require.Zero(t, one.Failed+one.Dead, query)
+			}
+		}
+		check()
+		publish(10)
+		if w.redis != nil {
+			w.flushall()
+		}
+		await := func(what string, is func() bool) {
+			deadline := time.Now().Add(time.Minute)
+			for !is() {
+				require.True(t, time.Now().Before(deadline), what)
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+		await("ten seconds are over", func() bool {
+			all, _ := p.slots("")
+			return all.Accepted == int64(published) && all.Delivered == int64(published)
+		})
+		await("how long jobs wait", func() bool {
+			pull, _ := p.slots("?channel=c&consumer=pull")
+			return pull.OldestSeconds > 0
+		})
+		for _, b := range brokers {
+			b.kill()
+		}
+		p = w.start()
+		check()
+		_, all := p.slots("")
+		kinds := map[string]int{}
+		for _, m := range all.Marks {
+			kinds[m.Kind]++
+		}
+		require.Equal(t, map[string]int{"start": 2*len(brokers) + 1, "version": 1}, kinds, fmt.Sprint(all.Marks))
+		require.Equal(t, 200, p.put("/channel/c/consumer/push", "maxRetries", "2").status)
+		_, all = p.slots("?channel=c&consumer=push")
+		last := all.Marks[len(all.Marks)-1]
+		require.Equal(t, [2]string{"policy", "The policy of the consumer push of the channel c changed: maxRetries."},
+			[2]string{last.Kind, last.Text})
+	})
+}
