@@ -95,17 +95,22 @@ func sameHead(stored, m *Message) bool {
 		sameHeaders(stored.Headers, m.Headers)
 }
 
-// sameHeaders compares headers without regard to their order. A producer that repeats a
-// message may send them in another order, such as that of a hash table.
+// sameHeaders compares headers without regard to their order, and without those that say in which trace
+// they were sent. A producer that repeats a message may send them in another order, such as that of a
+// hash table, and each of its tries may be a span of its own.
 func sameHeaders(a, b []byte) bool {
 	return bytes.Equal(a, b) || slices.Equal(sortedHeaders(a), sortedHeaders(b))
 }
 
 func sortedHeaders(headers []byte) []string {
-	lines := strings.Split(string(headers), "\n")
-	for i, line := range lines {
+	var lines []string
+	for line := range strings.SplitSeq(string(headers), "\n") {
 		name, value, _ := strings.Cut(line, ":")
-		lines[i] = strings.ToLower(name) + ":" + value
+		switch name = strings.ToLower(name); name {
+		case "", "traceparent", "tracestate":
+		default:
+			lines = append(lines, name+":"+value)
+		}
 	}
 	slices.Sort(lines)
 	return lines

@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
 	"github.com/penstock-broker/penstock/internal/feature/journal"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
+	"github.com/penstock-broker/penstock/internal/feature/tracing"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/quota"
@@ -97,6 +98,7 @@ type Options struct {
 	Touched  func(consumer uint32)
 	Refill   func(consumer uint32)
 	Presence *presence.Keeper // hears of the contacts of workers; may be nil
+	Traces   *tracing.Tracer  // nil: nothing is traced
 	Metrics  *metrics.Metrics
 	Log      *slog.Logger
 }
@@ -139,14 +141,14 @@ func New(o Options) *Plane {
 	p.dispatcher = push.New(push.Options{
 		Queue: o.Queue, Catalogue: o.Catalogue, Deliverer: o.Client, Verifier: verifier, Order: p.order, Outcomes: p.outcomes,
 		Pace: p.admission, History: o.Store, States: o.States, Balancer: o.Balancer, Holds: p.Holds, Settings: o.Push,
-		NowMs: o.Node.NowMs, Touched: o.Touched, Refill: o.Refill, Metrics: o.Metrics, Log: o.Log,
+		NowMs: o.Node.NowMs, Touched: o.Touched, Refill: o.Refill, Metrics: o.Metrics, Traces: o.Traces, Log: o.Log,
 	})
 	p.Puller = pull.New(pull.Options{
 		Behind: func(k *durable.Consumer) bool { return p.fanout.Behind(k) },
 		Queue:  o.Queue, Catalogue: o.Catalogue, Store: o.Store, Verifier: verifier, Order: p.order, Outcomes: p.outcomes,
 		Visible: o.Visible, Policies: o.Push.Policies,
 		NowMs: o.Node.NowMs, Touched: o.Touched, Refill: o.Refill, Metrics: o.Metrics, Answers: o.Answers, Waiters: o.Waiters,
-		Tell: p.tell, Stopping: p.stopping, Presence: o.Presence, Log: o.Log,
+		Tell: p.tell, Stopping: p.stopping, Presence: o.Presence, Traces: o.Traces, Log: o.Log,
 	})
 	p.fanout = fanout.New(fanout.Options{
 		Queue: o.Queue, Catalogue: o.Catalogue, Push: taker{p.dispatcher}, Cache: verifier.Cache, Node: o.Node,
@@ -166,7 +168,7 @@ func New(o Options) *Plane {
 		Submitter: submitter, Standby: aside, Catalogue: o.Catalogue, MaxBody: o.MaxBody, MinSchedule: o.MinSchedule,
 		NowMs: o.Node.NowMs, TokenHeader: o.Push.TokenHeader, Bodies: o.Bodies, Answers: o.Answers,
 		Replies:  publish.Replies{Board: o.Board, Reader: o.Reader, Stopping: p.stopping},
-		Receipts: o.Store, Quota: o.Quota, Metrics: o.Metrics,
+		Receipts: o.Store, Quota: o.Quota, Metrics: o.Metrics, Traces: o.Traces,
 	})
 	o.Catalogue.Watch(p.dispatcher.Learn)
 	o.Catalogue.Watch(p.Holds.Learn)

@@ -28,6 +28,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/sampler"
 	"github.com/penstock-broker/penstock/internal/feature/schedule"
 	"github.com/penstock-broker/penstock/internal/feature/statusevents"
+	"github.com/penstock-broker/penstock/internal/feature/tracing"
 	"github.com/penstock-broker/penstock/internal/feature/why"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/policy"
@@ -70,6 +71,7 @@ type broker struct {
 	client    *egress.Client
 	plane     *hotpath.Plane
 	balancer  *balance.Balancer
+	tracer    *tracing.Tracer // nil: nothing is traced
 	notebook  *why.Notebook
 	book      *metrics.Book
 	sampler   *sampler.Sampler
@@ -156,6 +158,7 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 	}
 	b.client = egress.NewClient(egress.Options{Policy: callbacks, Fetch: fetches, UserAgent: cfg.UserAgent,
 		MaxConnsPerHost: cfg.PushConcurrency})
+	b.openTracer()
 	b.wire(watch, callbacks, fetches)
 	if b.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
 		return nil, aboutSetting("BROKER_LISTEN", err)
@@ -230,6 +233,7 @@ func (b *broker) close() {
 	if b.retrigger != nil {
 		b.retrigger.Close()
 	}
+	b.tracer.Close() // what was recorded up to the end
 	if b.client != nil {
 		b.client.Close()
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/api"
+	"github.com/penstock-broker/penstock/internal/feature/tracing"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/tool/egress"
 )
@@ -93,9 +94,13 @@ type config struct {
 
 	TimerSlack time.Duration `env:"BROKER_TIMER_SLACK" envDefault:"500us" doc:"Linux: how late timers of this process may be, so that the machine wakes less often. The program restarts itself in the same process to set it. 0: the default of the system."`
 
-	LogLevel  string `env:"BROKER_LOG_LEVEL" envDefault:"info" doc:"debug, info, warn or error."`
-	LogFormat string `env:"BROKER_LOG_FORMAT" default:"json (text on a terminal)" doc:"json or text."`
-	LogFile   string `env:"BROKER_LOG_FILE" default:"stderr" doc:"File to log to; rotated at 100 MiB, 5 old ones are kept for 28 days."`
+	LogLevel      string        `env:"BROKER_LOG_LEVEL" envDefault:"info" doc:"debug, info, warn or error."`
+	LogFormat     string        `env:"BROKER_LOG_FORMAT" default:"json (text on a terminal)" doc:"json or text."`
+	LogFile       string        `env:"BROKER_LOG_FILE" default:"stderr" doc:"File to log to; rotated at 100 MiB, 5 old ones are kept for 28 days."`
+	TraceFollow   time.Duration `env:"BROKER_TRACE_FOLLOW" envDefault:"60s" doc:"An attempt that begins within it of the publish is a child of the publish in its trace; a later one is a new trace with a link."`
+	TraceFailures bool          `env:"BROKER_TRACE_FAILURES" envDefault:"false" doc:"Whether failed attempts are always recorded as spans, also those of messages that are not sampled."`
+	TraceURL      string        `env:"BROKER_TRACE_URL" doc:"Address of a trace for people, with {traceID} in it: timelines have links to it. Empty: they have the IDs only."`
+
 	AccessLog string `env:"BROKER_ACCESS_LOG" envDefault:"off" doc:"Requests that have a line in the log: off, errors (answers of 400 and above), all, or 1/100 (one in a hundred, at random)."`
 
 	bodyLimit    int
@@ -103,9 +108,12 @@ type config struct {
 	journalLimit int64
 	storedLimit  int64
 	access       api.AccessLog
-	serviceLinks []string    // names of the environment that were passed over
-	misnamed     []string    // the same, of those that look like settings without their prefix
-	seed         *seedSource // nil: there is no seed file
+	tracing      tracing.Settings
+	otel         map[string]string // the variables OTEL_*
+	passedOver   []string          // what the log says of variables that count for nothing
+	serviceLinks []string          // names of the environment that were passed over
+	misnamed     []string          // the same, of those that look like settings without their prefix
+	seed         *seedSource       // nil: there is no seed file
 }
 
 // derive fills the defaults that depend on other settings.

@@ -33,7 +33,7 @@ func TestTheDefaultsAreThePromisedOnes(t *testing.T) {
 		RationalDelay: 2 * time.Second,
 		MaxRetries:    5, RetryBackoff: []time.Duration{5 * time.Second, 30 * time.Second, time.Minute},
 		RetryMaxDelay: time.Hour, RetryJitter: 0.1, Reaper: true, QueueWindow: 2000,
-		TimerSlack: 500 * time.Microsecond, NoWorkerAfter: time.Minute,
+		TimerSlack: 500 * time.Microsecond, NoWorkerAfter: time.Minute, TraceFollow: time.Minute,
 		Retention: 30 * 24 * time.Hour, IdempotencyRetention: 24 * time.Hour, TombstoneWindow: 24 * time.Hour, DLQ: "keep",
 		RetryOn: "all", RateLimit: "none",
 		Concurrency: "none", RetryShare: "25", Adaptive: "false", AdaptivePeriod: 30 * time.Second, AdaptiveDown: 5,

@@ -30,6 +30,7 @@ func (c *config) check(f *faults) {
 	c.checkAlerts(f)
 	c.checkStores(f)
 	c.checkLog(f)
+	c.checkTraces(f)
 }
 
 // checkListener checks who reaches the broker, and with which token.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/caarlos0/env/v10"
 
+	"github.com/penstock-broker/penstock/internal/feature/tracing"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/quantity"
 )
@@ -51,6 +52,11 @@ func (c *config) gather(environ []string, f *faults) map[string]string {
 		name, value, _ := strings.Cut(line, "=")
 		base, fromFile := strings.CutSuffix(name, fileSuffix)
 		switch {
+		case strings.HasPrefix(name, tracing.Prefix):
+			if c.otel == nil {
+				c.otel = map[string]string{}
+			}
+			c.otel[name] = value
 		case !strings.HasPrefix(name, settingPrefix):
 			if resemblesSetting(name, known) {
 				c.misnamed = append(c.misnamed, name)

@@ -46,12 +46,7 @@ func serve(ctx context.Context, demo bool, stdout, stderr io.Writer) int {
 	defer reopenAtHangup(hangups, file, log, stderr)()
 	slog.SetDefault(log) // for code without its own logger, such as problem.Write
 	redis.SetLogger(redisLog{log})
-	if len(cfg.serviceLinks) > 0 {
-		log.Info("variables of Kubernetes services are no settings; passed over", "names", cfg.serviceLinks)
-	}
-	if len(cfg.misnamed) > 0 {
-		log.Warn("variables whose names look like those of settings, which begin with BROKER_, are passed over", "names", cfg.misnamed)
-	}
+	cfg.tellPassedOver(log)
 	if cfg.MySQLDSN == "" || cfg.RedisURL == "" {
 		log.Info("embedded stores: one process, one machine, for development and small installations; set BROKER_MYSQL_DSN and BROKER_REDIS_URL for larger ones",
 			"embedded_store", cfg.MySQLDSN == "", "embedded_redis", cfg.RedisURL == "", "data", cfg.DataDir)
@@ -84,6 +79,19 @@ func serve(ctx context.Context, demo bool, stdout, stderr io.Writer) int {
 	}
 	log.Info("stopped")
 	return exitClean
+}
+
+// tellPassedOver says which variables count for nothing.
+func (c *config) tellPassedOver(log *slog.Logger) {
+	if len(c.serviceLinks) > 0 {
+		log.Info("variables of Kubernetes services are no settings; passed over", "names", c.serviceLinks)
+	}
+	if len(c.misnamed) > 0 {
+		log.Warn("variables whose names look like those of settings, which begin with BROKER_, are passed over", "names", c.misnamed)
+	}
+	for _, text := range c.passedOver {
+		log.Warn("a variable counts for nothing", "problem", text)
+	}
 }
 
 // migrate brings the tables of the store up to date.

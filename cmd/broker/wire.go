@@ -138,6 +138,9 @@ func (b *broker) restored() {
 // registerGauges registers what the parts of this broker are asked for.
 func (b *broker) registerGauges(registry *prometheus.Registry, bodies *share.Bound) {
 	registry.MustRegister(b.journalGauges()...)
+	if b.tracer != nil {
+		registry.MustRegister(b.tracer.Counted())
+	}
 	registry.MustRegister(share.Collector(append(slices.Concat(b.room.Bounds(), b.responses.Bounds(), b.places.Bounds(), b.bulks.Bounds(), b.client.Bounds(), b.plane.Publisher.Bounds(), b.status.Bounds()), b.answers, b.waiters, bodies)))
 	registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_fanout_pending_messages",
@@ -160,7 +163,7 @@ func (b *broker) newPresence() *presence.Keeper {
 // newMover returns the sender of scheduled messages, which publishes on the data plane.
 func (b *broker) newMover(registry *prometheus.Registry) *schedule.Mover {
 	return schedule.New(schedule.Options{
-		Store: b.store, Catalogue: b.catalogue, Cluster: b.node, Publish: b.plane.ForwardAll, Quota: b.quota, Retention: b.cfg.Retention,
+		Store: b.store, Catalogue: b.catalogue, Cluster: b.node, Publish: b.publishDue, Quota: b.quota, Retention: b.cfg.Retention,
 		Registry: registry, Log: b.log,
 	})
 }
@@ -208,7 +211,7 @@ func (b *broker) planeOptions(states *consumerstate.Keeper, agenda *reaper.Agend
 		},
 		Visible: cfg.visible(), Kept: cfg.RationalDelay + durable.MinRetention,
 		MaxBody: cfg.maxBody(), CacheBytes: cacheBytes, Bodies: bodies, Answers: b.answers, Waiters: b.waiters, WaitingRequests: waitingRequests,
-		Touched: agenda.Touch, Refill: agenda.Refill, Presence: b.presence,
+		Touched: agenda.Touch, Refill: agenda.Refill, Presence: b.presence, Traces: b.tracer,
 		Journal:     journals,
 		Quota:       b.quota,
 		MinSchedule: cfg.MinScheduleDelay, Scheduled: func(dueMs int64) { b.mover.Accepted(dueMs) },

@@ -255,6 +255,7 @@ func (c *committer) commit(ctx context.Context, batch []*write) []error {
 	c.metrics.CommitSeconds.Observe(time.Since(start).Seconds())
 	c.handOver(batch, results)
 	for i, err := range results {
+		batch[i].together = len(batch)
 		batch[i].finish(err)
 	}
 	return results

@@ -238,6 +238,9 @@ func (sub *Submission) Outcome(i int) error {
 	return sub.writes[i].err
 }
 
+// Together is the number of messages in the transaction of message i; 0: it had none.
+func (sub *Submission) Together(i int) int { return sub.writes[i].together }
+
 // Message is message i; its ID is set once it has its outcome.
 func (sub *Submission) Message(i int) *durable.Message { return sub.writes[i].msg }
 

@@ -14,6 +14,8 @@ type write struct {
 	of    *Submission
 	no    int   // of the message in it
 	err   error // the outcome
+	// together is the number of messages in the transaction that has stored it; 0: none has.
+	together int
 	// accepted: its producer was told that it is taken. The deletion of the producer does not take that
 	// back.
 	accepted bool

@@ -6,6 +6,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/internal/feature/tracing"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/coding"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
@@ -72,6 +73,15 @@ func descriptions(h *fasthttp.RequestHeader) (names []string) {
 		if d := coding.Describes(name); d != "" {
 			names = append(names, d)
 		}
+	}
+	return append(names, traceHeaders(h)...)
+}
+
+// traceHeaders returns the names of the headers of a request that say in which trace it is made. They
+// go with its messages without being listed.
+func traceHeaders(h *fasthttp.RequestHeader) (names []string) {
+	if len(h.Peek(tracing.ParentHeader)) > 0 {
+		names = append(names, tracing.Headers[:]...)
 	}
 	return names
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/internal/feature/journal"
+	"github.com/penstock-broker/penstock/internal/feature/tracing"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/cloudevents"
 	"github.com/penstock-broker/penstock/internal/model/quota"
@@ -42,6 +43,7 @@ type Draft struct {
 	later *durable.Scheduled // or its schedule
 	err   error              // why there is none, or why it is not stored
 	taken quota.Taken
+	span  *tracing.Span // nil: it is not recorded
 
 	journalled bool // the journal has it, under the receipt
 	receipt    journal.Receipt
@@ -129,10 +131,11 @@ func (p *Publisher) Defaults(ctx context.Context, h *fasthttp.RequestHeader, ch 
 // setDefaults takes the defaults of lines from the headers of their request.
 func (w *Drafter) setDefaults(ctx context.Context, h *fasthttp.RequestHeader) (err error) {
 	d := &w.blank
+	d.carried = traceHeaders(h)
 	if err = d.fill(h, ofLines); err == nil && d.consumers != nil {
 		w.to, err = w.p.addressed(ctx, w.ch, d.consumers)
 	}
-	d.request, d.consumers, d.ownAt, d.ownDelay = false, nil, false, false
+	d.request, d.consumers, d.carried, d.ownAt, d.ownDelay = false, nil, nil, false, false
 	return err
 }
 

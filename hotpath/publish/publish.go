@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/accept"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/internal/feature/tracing"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/cloudevents"
 	"github.com/penstock-broker/penstock/internal/model/policy"
@@ -40,6 +41,7 @@ type Options struct {
 	Receipts    ReceiptStore
 	Quota       *quota.Quota // what producers may store; nil: any amount
 	Metrics     *metrics.Metrics
+	Traces      *tracing.Tracer // nil: none
 }
 
 // A Publisher has the routes of producers. What they bring goes to its Submitter.
@@ -56,13 +58,14 @@ type Publisher struct {
 	replies     Replies
 	receipts    ReceiptStore
 	quota       *quota.Quota
+	traces      *tracing.Tracer
 }
 
 // New returns the routes.
 func New(o Options) *Publisher {
 	p := &Publisher{Submitter: o.Submitter, standby: o.Standby, catalogue: o.Catalogue, metrics: o.Metrics,
 		maxBody: o.MaxBody, tokenHeader: o.TokenHeader, bytes: o.Bodies, planner: newPlanner(o), receipts: o.Receipts,
-		replies: o.Replies, answers: o.Answers, quota: o.Quota}
+		replies: o.Replies, answers: o.Answers, quota: o.Quota, traces: o.Traces}
 	if p.answers == nil {
 		p.answers = answer.NewBound(o.Bodies.Most() / 2)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/accept"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/policy"
+	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/model/quota"
 	"github.com/penstock-broker/penstock/internal/tool/guard"
 	"github.com/penstock-broker/penstock/internal/tool/request"
@@ -44,6 +45,9 @@ func (w *Drafter) Submit(ctx context.Context, t accept.Terms, all []*Draft) Sent
 	}
 	var later []*durable.Scheduled
 	for _, d := range all {
+		if w.p.traces != nil && d.err == nil {
+			d.span = w.p.traces.Send(d.message(), t.Since)
+		}
 		switch {
 		case d.err != nil:
 		case d.later != nil:
@@ -91,6 +95,7 @@ func (s *Sent) Wait() {
 	for _, d := range s.drafts {
 		switch {
 		case d.err != nil: // before it was submitted
+			s.traced(d, 0)
 			continue
 		case d.later != nil:
 			d.err = s.later.results[schedules]
@@ -109,10 +114,33 @@ func (s *Sent) Wait() {
 		if d.err == nil {
 			acked++
 		}
+		if d.span != nil {
+			s.traced(d, messages-1)
+		}
 	}
 	if acked > 0 {
 		s.p.metrics.Book.Acked(s.ch, time.Since(s.since), acked)
 	}
+}
+
+// traced ends the span of a draft; i is the index of its message among those submitted.
+func (s *Sent) traced(d *Draft, i int) {
+	if d.span == nil {
+		return
+	}
+	kind := ""
+	switch _, status := replayed(d.message(), s.in, d.err); {
+	case d.journalled:
+		d.span.Journalled()
+	case d.err == nil && d.later == nil && s.sub != nil:
+		d.span.Committed(d.message(), s.sub.Together(i))
+	case d.err == nil:
+		d.span.Committed(d.message(), 0)
+	case status == 0: // otherwise it repeats one that is stored
+		kind = problem.From(d.err).Code
+	}
+	d.span.End(kind)
+	d.span = nil
 }
 
 // outcome gives a draft the outcome of its message.

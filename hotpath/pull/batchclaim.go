@@ -129,7 +129,7 @@ func (p *Puller) claimNow(ctx context.Context, k *durable.Consumer, q claimReque
 	q.timeout = cmp.Or(q.timeout, p.visibility(k))
 	behind, deadline := p.behind(k), time.Now().Add(q.timeout)
 	got, err := p.claimAny(ctx, k, q)
-	got.behind, got.deadline = behind, deadline
+	got.behind, got.begun, got.deadline = behind, deadline.Add(-q.timeout), deadline
 	return got, err
 }
 
@@ -139,6 +139,7 @@ type claimed struct {
 	own      redisq.Claim      // what a claim of k itself left
 	claim    redisq.Claim      // the same of the generation
 	jobs     []claimedJob
+	begun    time.Time // before the claim
 	deadline time.Time
 	left     remainder // beside jobs
 	behind   bool      // jobs that were stored before the claim may have come into Redis after it
@@ -183,6 +184,9 @@ func (p *Puller) answerClaim(rc *fasthttp.RequestCtx, c claimed) error {
 		left.why.tell(rc)
 	} else {
 		p.book.addJobs(c.of.No, jobs, p.nowMs(), c.deadline)
+		if p.traces != nil {
+			p.received(&c)
+		}
 	}
 	writeJSON(rc, held, size, func(t *answer.Text) { appendClaimed(t, c.of, jobs, c.deadline, left.why) })
 	return nil
@@ -234,6 +238,8 @@ type claimedJob struct {
 	producer string // as in queuedJob
 	size     int    // as JSON, bytes
 	counts   jobCounts
+
+	redrivenMs int64 // as in durable.JobState
 }
 
 func (p *Puller) claimOnce(ctx context.Context, k *durable.Consumer, q claimRequest) (redisq.Claim, []claimedJob,
@@ -307,7 +313,8 @@ func (p *Puller) check(ctx context.Context, k *durable.Consumer, leases []redisq
 			continue
 		}
 		lease.Attempt = c.Attempt(lease)
-		jobs = append(jobs, claimedJob{lease, c.Message, p.producerOf(c.Message), size, countsOf(&c.State)})
+		jobs = append(jobs, claimedJob{lease, c.Message, p.producerOf(c.Message), size, countsOf(&c.State),
+			c.State.RedrivenMs})
 	}
 	if aside {
 		p.order.SetAside(ctx, k, cs[:len(sizes)], leases)

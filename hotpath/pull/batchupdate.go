@@ -56,7 +56,11 @@ func (p *Puller) UpdateJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 	for _, kind := range contactsOf(updates) {
 		p.contact(rc, st.Consumer.No, kind)
 	}
+	begun := time.Now()
 	u := p.update(ctx, st.Channel, st.Consumer, updates)
+	if p.traces != nil {
+		u.settled(rc, begun)
+	}
 	writeSmall(rc, u.appendResults)
 }
 

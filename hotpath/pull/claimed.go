@@ -39,8 +39,12 @@ func presentedLease(rc *fasthttp.RequestCtx, t *transition) (string, error) {
 // moveLeased gives a job back or extends its lease, as a batch update of this one entry does.
 func (p *Puller) moveLeased(ctx context.Context, rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer,
 	e update) error {
-	deadline := time.Now().Add(p.visibility(k) + time.Duration(e.IncrementalTimeout)*time.Second)
+	begun := time.Now()
+	deadline := begun.Add(p.visibility(k) + time.Duration(e.IncrementalTimeout)*time.Second)
 	u := p.update(ctx, ch, k, []update{e})
+	if p.traces != nil {
+		u.settled(rc, begun)
+	}
 	if u.errs[0] == nil && e.NextState == "INFLIGHT" {
 		rc.Response.Header.Set(LeaseHeader, e.Lease)
 		writeClaimed(rc, e.Lease, 0, deadline)

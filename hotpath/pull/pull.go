@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
+	"github.com/penstock-broker/penstock/internal/feature/tracing"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/credentials"
 	"github.com/penstock-broker/penstock/internal/model/ident"
@@ -96,6 +97,7 @@ type Options struct {
 	Tell     func(consumer uint32)
 	Stopping <-chan struct{}  // closed when long polls must answer
 	Presence *presence.Keeper // hears of the contacts of workers; may be nil
+	Traces   *tracing.Tracer  // nil: none
 	Log      *slog.Logger
 }
 
@@ -119,6 +121,7 @@ type Puller struct {
 	tell      func(consumer uint32)
 	behind    func(k *durable.Consumer) bool
 	presence  *presence.Keeper
+	traces    *tracing.Tracer
 
 	waiters waiters
 	recent  recent
@@ -134,7 +137,8 @@ func New(o Options) *Puller {
 	p := &Puller{catalogue: o.Catalogue, queue: o.Queue, store: o.Store, verifier: o.Verifier, order: o.Order,
 		outcomes: o.Outcomes, nowMs: o.NowMs,
 		touched: o.Touched, refill: o.Refill, visible: o.Visible, policies: o.Policies, metrics: o.Metrics,
-		answers: o.Answers, stopping: o.Stopping, tell: o.Tell, behind: o.Behind, presence: o.Presence, log: o.Log}
+		answers: o.Answers, stopping: o.Stopping, tell: o.Tell, behind: o.Behind, presence: o.Presence,
+		traces: o.Traces, log: o.Log}
 	if p.behind == nil {
 		p.behind = func(*durable.Consumer) bool { return false }
 	}
@@ -360,6 +364,9 @@ func (p *Puller) describe(ctx context.Context, k *durable.Consumer, waiting []re
 		} else if !page.size.add(size) {
 			break
 		} else {
+			if p.traces != nil {
+				p.traces.Listed(tracing.Attempt{Consumer: k, Message: c.Message, RedrivenMs: c.State.RedrivenMs})
+			}
 			page.jobs = append(page.jobs, queuedJob{w: waiting[i], attempts: max(waiting[i].Attempts, c.State.Attempts),
 				counts: countsOf(&c.State),
 				msg:    c.Message, producer: p.producerOf(c.Message), replay: k.Replay})

@@ -88,21 +88,29 @@ func (p *Puller) moveJob(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *dura
 	if m.k, m.token, err = p.generation(ctx, k, id, presented); err != nil {
 		return t.next, err
 	}
+	begun := time.Now()
 	switch t.next {
 	case "INFLIGHT":
-		deadline := time.Now().Add(p.visibility(m.k) + t.extra)
+		deadline := begun.Add(p.visibility(m.k) + t.extra)
 		lease, err := m.take(ctx)
 		if err == nil {
 			answerInFlight(rc, m.k, lease, deadline)
 			if lease.Token != "" {
 				m.p.book.add(m.k.No, bookedLease{lease, m.p.nowMs(), deadline})
+				if p.traces != nil {
+					m.traceClaim(lease, begun)
+				}
 			}
 		}
 		return t.next, err
 	case "QUEUED":
 		return t.next, m.queued(ctx)
 	default:
-		return t.next, m.finish(ctx)
+		err := m.finish(ctx)
+		if p.traces != nil {
+			p.traceSettled(rc, m.k, m.id, t.next, err, begun)
+		}
+		return t.next, err
 	}
 }
 

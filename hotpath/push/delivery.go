@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
+	"github.com/penstock-broker/penstock/internal/feature/tracing"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/tool/egress"
@@ -38,7 +39,9 @@ type delivery struct {
 	probe    int64     // of the one probe of a revived consumer: Unix ms until which it may be sent
 	expiry   int64     // when the job expires, Unix ms; 0: never
 
-	leasesLost int // those of the job before this one that ended without a word
+	leasesLost int           // those of the job before this one that ended without a word
+	redrivenMs int64         // as in durable.JobState
+	span       *tracing.Span // of the attempt; nil: it is not recorded
 
 	last bool         // no attempt follows; written before the outcome is added
 	end  atomic.Int32 // how the delivery left those in flight, where Redis forgets its lease
@@ -125,17 +128,7 @@ func (v *delivery) attempt(ctx context.Context) {
 	if !v.sendable(begun, p, seen) {
 		return
 	}
-	failpoint.At(failpoint.BeforePost)
-	var res egress.Result
-	if err := guard.Do("delivery", func() error {
-		res = v.exchange(ctx, p, begun.Add(p.Timeout))
-		return nil
-	}); err != nil {
-		// This counts as a failed attempt, so that a job that always fails here ends as dead.
-		res = egress.Result{Err: errDelivery}
-		d.log.Error("delivery failed in the broker", v.about("error", err)...)
-	}
-	failpoint.At(failpoint.AfterPost)
+	res := v.sent(ctx, p, begun)
 	v.lane.observe(res.Took)
 	if res.Response == nil {
 		v.dropKept()
@@ -149,11 +142,17 @@ func (v *delivery) attempt(ctx context.Context) {
 	case errors.Is(res.Err, egress.ErrClosed):
 		v.cut()
 	case verdict.Meaning == policy.Gone:
+		if d.traces != nil {
+			v.endSpan(begun, &res, false)
+		}
 		v.dropKept()
 		d.gone(v, seen)
 	case !v.refused.IsZero() && d.holdRefusing(v, seen):
 	default:
 		d.strain(v, seen, p, verdict, res.Status)
+		if d.traces != nil {
+			v.endSpan(begun, &res, verdict.Meaning == policy.Delivered)
+		}
 		var r outcome.Result
 		if err := guard.Do("outcome of a delivery", func() error {
 			r = v.outcome(res, verdict)
@@ -171,6 +170,25 @@ func (v *delivery) attempt(ctx context.Context) {
 		v.last = r.Outcome.Kind != durable.OutcomeRetry
 		d.outcomes.Add(r)
 	}
+}
+
+// sent makes the request of the attempt.
+func (v *delivery) sent(ctx context.Context, p *policy.Policy, begun time.Time) (res egress.Result) {
+	d := v.d
+	if d.traces != nil {
+		v.span = d.traces.Process(v.traced(begun))
+	}
+	failpoint.At(failpoint.BeforePost)
+	if err := guard.Do("delivery", func() error {
+		res = v.exchange(ctx, p, begun.Add(p.Timeout))
+		return nil
+	}); err != nil {
+		// This counts as a failed attempt, so that a job that always fails here ends as dead.
+		res = egress.Result{Err: errDelivery}
+		d.log.Error("delivery failed in the broker", v.about("error", err)...)
+	}
+	failpoint.At(failpoint.AfterPost)
+	return res
 }
 
 // sendable reports whether the request may still be sent. If it may not, sendable has ended the
@@ -264,7 +282,11 @@ func (v *delivery) fill(req *fasthttp.Request) *policy.Policy {
 	h := &req.Header
 	o := &v.d.settings
 	p := v.d.policy(v.consumer)
-	metadata.Set(h, v.carried(p), o.TokenHeader)
+	headers := v.carried(p)
+	if v.span != nil {
+		headers = v.span.Headers(headers)
+	}
+	metadata.Set(h, headers, o.TokenHeader)
 	h.SetContentType(v.msg.ContentType)
 	h.SetUserAgent(o.UserAgent)
 	v.identify(h, p)

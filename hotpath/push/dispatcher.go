@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
+	"github.com/penstock-broker/penstock/internal/feature/tracing"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/tool/guard"
@@ -58,6 +59,7 @@ type Dispatcher struct {
 	refill    func(consumer uint32)
 	log       *slog.Logger
 	metrics   *metrics.Metrics
+	traces    *tracing.Tracer
 
 	began time.Time    // of the dispatcher
 	live  atomic.Int64 // time of the last live claim, ns after began
@@ -99,7 +101,8 @@ func (d *Dispatcher) lease(k *durable.Consumer) time.Duration {
 func New(o Options) *Dispatcher {
 	d := &Dispatcher{queue: o.Queue, catalogue: o.Catalogue, client: o.Deliverer, verifier: o.Verifier, order: o.Order,
 		outcomes: o.Outcomes, pace: o.Pace, balancer: o.Balancer, holds: o.Holds, history: o.History, states: o.States,
-		settings: o.Settings, nowMs: o.NowMs, touched: o.Touched, refill: o.Refill, log: o.Log, metrics: o.Metrics}
+		settings: o.Settings, nowMs: o.NowMs, touched: o.Touched, refill: o.Refill, log: o.Log, metrics: o.Metrics,
+		traces: o.Traces}
 	d.lanes, d.began = map[uint32]*lane{}, time.Now()
 	d.live.Store(-int64(liveFor))
 	d.slots = d.settings.Concurrency

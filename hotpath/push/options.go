@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
+	"github.com/penstock-broker/penstock/internal/feature/tracing"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/redisq"
@@ -106,5 +107,6 @@ type Options struct {
 	Touched func(consumer uint32)
 	Refill  func(consumer uint32)
 	Metrics *metrics.Metrics
+	Traces  *tracing.Tracer // nil: none
 	Log     *slog.Logger
 }

@@ -127,7 +127,8 @@ func (d *Dispatcher) send(ctx context.Context, l *lane, k *durable.Consumer, of 
 		lease.Attempt = c.Attempt(lease)
 		tracked := c.State.Status != durable.Waiting || lease.Flags != 0
 		d.deliver(&delivery{d: d, lane: l, consumer: k, msg: msg, lease: lease, granted: lease.Granted, at: of.at,
-			tracked: tracked, leasesLost: c.State.LeasesLost, expiry: c.Expiry, probe: l.takeProbe()})
+			tracked: tracked, leasesLost: c.State.LeasesLost, redrivenMs: c.State.RedrivenMs, expiry: c.Expiry,
+			probe: l.takeProbe()})
 	}
 	if aside > 0 {
 		d.unreserve(l, aside)

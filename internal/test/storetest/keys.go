@@ -308,6 +308,9 @@ func changes(want error) []func(m *durable.Message) {
 			func(*durable.Message) {},
 			func(m *durable.Message) { m.Headers = []byte("X-B:2\nX-A:1\n") },
 			func(m *durable.Message) { m.Headers = []byte("x-a:1\nX-B:2\n") },
+			func(m *durable.Message) {
+				m.Headers = append([]byte("Traceparent:00-1\ntracestate:a=1\n"), m.Headers...)
+			},
 			func(m *durable.Message) { m.Payload = slices.Clone(m.Payload) },
 		}
 	}

@@ -1,0 +1,54 @@
+package pull
+
+import (
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/feature/tracing"
+	"github.com/penstock-broker/penstock/internal/model/ident"
+	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/redisq"
+)
+
+// received records that a worker got the jobs of a claim.
+func (p *Puller) received(c *claimed) {
+	for i := range c.jobs {
+		j := &c.jobs[i]
+		p.traces.Receive(tracing.Attempt{Consumer: c.of, Message: j.msg, No: j.lease.Attempt, RedrivenMs: j.redrivenMs,
+			Begun: c.begun})
+	}
+}
+
+// traceClaim records that a worker got the job of the move.
+func (m *move) traceClaim(lease redisq.Lease, begun time.Time) {
+	msg, _ := m.p.verifier.Cache.Get(m.id)
+	m.p.traces.Claimed(tracing.Attempt{Consumer: m.k, Message: msg, No: lease.Attempt, Begun: begun}, m.id)
+}
+
+// settled records what the entries of a batch update report.
+func (u *updating) settled(rc *fasthttp.RequestCtx, begun time.Time) {
+	for i, e := range u.updates {
+		switch {
+		case u.ids[i] == (ident.ID{}): // it names no job
+		case e.NextState == "DELIVERED", e.NextState == "DEAD", e.NextState == "QUEUED":
+			u.p.traceSettled(rc, u.k, u.ids[i], e.NextState, u.errs[i], begun)
+		}
+	}
+}
+
+// traceSettled records the report of a worker about a job. err is its answer; nil: it was taken.
+func (p *Puller) traceSettled(rc *fasthttp.RequestCtx, k *durable.Consumer, id ident.ID, state string, err error,
+	begun time.Time) {
+	span := p.traces.Settle(k, id, rc.Request.Header.Peek(tracing.ParentHeader), begun)
+	if span == nil {
+		return
+	}
+	span.Settled(state)
+	kind := ""
+	if err != nil {
+		kind = problem.FromChange(err).Code
+	}
+	span.End(kind)
+}
