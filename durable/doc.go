@@ -65,7 +65,7 @@
 //     keptlease.go, jobrow.go, hasten.go (delays that end early), tasks.go.
 //   - Dead letters by cause: deadgroup.go, deadselect.go, redriving.go.
 //   - What people ask: facts.go (the last attempts), plight.go (why a job waits), overview.go,
-//     historyrow.go and historymark.go (what brokers counted, and what happened).
+//     historyrow.go, historymerge.go and historymark.go (what brokers counted, and what happened).
 //   - Responses: exchange.go, exchangework.go, awaiting.go.
 //   - Scans and books: scan.go, scanover.go, watermark.go, sheet.go, books.go, backlog.go,
 //     stored.go, stray.go.

@@ -5,7 +5,8 @@ import "context"
 // The history is what brokers counted, by slots of time. A row belongs to one writer, a broker since its
 // start, and has all that the writer counted in the slot: written again, it changes nothing, so a write
 // whose outcome is unknown is repeated. Whoever reads adds the rows of the writers. A broker that dies
-// leaves the rows that it wrote last, and nobody repairs them: what it counted since is lost.
+// leaves the rows that it wrote last, and nobody repairs them: what it counted since is lost. No writer has
+// the number 0, see historymerge.go.
 
 // A HistoryScope says of what a row of the history is.
 type HistoryScope uint8
@@ -54,7 +55,7 @@ func (r *HistoryRow) columns() columns {
 }
 
 var (
-	putHistory = replacing(new(HistoryRow).columns().inserts("history"), "accepted", "delivered", "failed", "dead",
+	replaceHistory = replacing(new(HistoryRow).columns().inserts("history"), "accepted", "delivered", "failed", "dead",
 		"oldest_ms", "acks", "deliveries")
 
 	selectHistory = `
@@ -86,13 +87,15 @@ func (s *Store) KeepHistory(ctx context.Context, rows []HistoryRow) error {
 	if len(rows) == 0 {
 		return nil
 	}
+	return repeat(ctx, "keep history", func(ctx context.Context) error { return s.putHistory(ctx, s.db, rows) })
+}
+
+func (s *Store) putHistory(ctx context.Context, q querier, rows []HistoryRow) error {
 	var args []any
 	for i := range rows {
 		args = append(args, rows[i].columns().fields()...)
 	}
-	return repeat(ctx, "keep history", func(ctx context.Context) error {
-		return insertRows(ctx, s.db, s.dialect.sql(putHistory), args)
-	})
+	return insertRows(ctx, q, s.dialect.sql(replaceHistory), args)
 }
 
 // History returns the rows of all writers, of slots that begin from fromMs until before toMs, in the order

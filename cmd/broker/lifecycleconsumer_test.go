@@ -159,6 +159,19 @@ var consumerLives = map[string]func(*testing.T, *life){
 		s.awaitStatus(s.publish("n"), "DELIVERED")
 		require.Equal(t, 1, ok.count())
 	},
+	"a consumer is deleted: history": func(t *testing.T, s *life) {
+		k := newSink(t, nil)
+		s.join("k=" + k.URL)
+		s.publish("m")
+		of, own := "?channel="+s.channel, "?channel="+s.channel+"&consumer=k"
+		awaitSlots(t, "the history", func() bool { return s.slots(own).Delivered == 1 })
+		s.delete(s.path("/consumer/k"))
+		require.Equal(t, 404, s.do("GET", "/history"+own, "").status)
+		s.meanwhile()
+		s.join("k=" + k.URL)
+		require.Zero(t, s.slots(own).Accepted)
+		require.EqualValues(t, 1, s.slots(of).Delivered)
+	},
 	"a consumer changes: `callbackUrl`: `GONE` and `DEAD`": func(t *testing.T, s *life) {
 		for state, status := range map[string]int{"GONE": 410, "DEAD": 500} {
 			k := newSink(t, func(int, received) int { return status })

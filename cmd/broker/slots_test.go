@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -10,10 +9,10 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 )
 
-// slots is a history with the sums of its slots.
-func (p *process) slots(query string) (sum apitype.HistorySlot, all apitype.HistoryRange) {
+// slots are the sums of a history.
+func (p *process) slots(query string) (sum apitype.HistorySlot) {
 	p.t.Helper()
-	all = answered[apitype.HistoryRange](p.t, p, "GET", "/history"+query)
+	all := answered[apitype.HistoryRange](p.t, p, "GET", "/history"+query)
 	for _, s := range all.Result {
 		sum.Accepted += s.Accepted
 		sum.Delivered += s.Delivered
@@ -23,7 +22,20 @@ func (p *process) slots(query string) (sum apitype.HistorySlot, all apitype.Hist
 		sum.AckP99 = max(sum.AckP99, s.AckP99)
 		sum.DeliveryP50 = max(sum.DeliveryP50, s.DeliveryP50)
 	}
-	return sum, all
+	return sum
+}
+
+func (p *process) marks(query string) []apitype.HistoryMark {
+	p.t.Helper()
+	return answered[apitype.HistoryRange](p.t, p, "GET", "/history"+query).Marks
+}
+
+// awaitSlots waits until a broker has written what it counted, which it does each ten seconds.
+func awaitSlots(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !is(); time.Sleep(200 * time.Millisecond) {
+		require.True(t, time.Now().Before(deadline), what)
+	}
 }
 
 // The history of a whole cluster adds up with what was published and delivered: of two brokers, over stops,
@@ -59,7 +71,7 @@ func TestKillsChangeNothingOfTheHistoryThatIsWritten(t *testing.T) {
 		check := func() {
 			t.Helper()
 			for _, step := range []string{"", "?step=1m", "?step=10m"} {
-				all, _ := p.slots(step)
+				all := p.slots(step)
 				require.EqualValues(t, published, all.Accepted)
 				require.EqualValues(t, published, all.Delivered)
 				require.Positive(t, all.AckP99)
@@ -67,7 +79,7 @@ func TestKillsChangeNothingOfTheHistoryThatIsWritten(t *testing.T) {
 			}
 			for query, delivered := range map[string]int{"?channel=c&consumer=push": published,
 				"?channel=c&consumer=pull": 0, "?channel=c": published} {
-				one, _ := p.slots(query)
+				one := p.slots(query)
 				require.EqualValues(t, published, one.Accepted, query)
 				require.EqualValues(t, delivered, one.Delivered, query)
 				require.Zero(t, one.Failed+one.Dead, query)
@@ -78,35 +90,26 @@ func TestKillsChangeNothingOfTheHistoryThatIsWritten(t *testing.T) {
 		if w.redis != nil {
 			w.flushall()
 		}
-		await := func(what string, is func() bool) {
-			deadline := time.Now().Add(time.Minute)
-			for !is() {
-				require.True(t, time.Now().Before(deadline), what)
-				time.Sleep(100 * time.Millisecond)
-			}
-		}
-		await("ten seconds are over", func() bool {
-			all, _ := p.slots("")
+		awaitSlots(t, "ten seconds are over", func() bool {
+			all := p.slots("")
 			return all.Accepted == int64(published) && all.Delivered == int64(published)
 		})
-		await("how long jobs wait", func() bool {
-			pull, _ := p.slots("?channel=c&consumer=pull")
-			return pull.OldestSeconds > 0
+		awaitSlots(t, "how long jobs wait", func() bool {
+			return p.slots("?channel=c&consumer=pull").OldestSeconds > 0
 		})
 		for _, b := range brokers {
 			b.kill()
 		}
 		p = w.start()
 		check()
-		_, all := p.slots("")
 		kinds := map[string]int{}
-		for _, m := range all.Marks {
+		for _, m := range p.marks("") {
 			kinds[m.Kind]++
 		}
-		require.Equal(t, map[string]int{"start": 2*len(brokers) + 1, "version": 1}, kinds, fmt.Sprint(all.Marks))
+		require.Equal(t, map[string]int{"start": 2*len(brokers) + 1, "version": 1}, kinds)
 		require.Equal(t, 200, p.put("/channel/c/consumer/push", "maxRetries", "2").status)
-		_, all = p.slots("?channel=c&consumer=push")
-		last := all.Marks[len(all.Marks)-1]
+		marks := p.marks("?channel=c&consumer=push")
+		last := marks[len(marks)-1]
 		require.Equal(t, [2]string{"policy", "The policy of the consumer push of the channel c changed: maxRetries."},
 			[2]string{last.Kind, last.Text})
 	})

@@ -88,6 +88,11 @@ DELETE FROM history
 WHERE step = ?
   AND at_ms = ?;
 
+DELETE FROM history
+WHERE step = ?
+  AND at_ms = ?
+  AND writer <> 0;
+
 DELETE FROM history_marks
 WHERE at_ms <= ?;
 
@@ -3476,6 +3481,27 @@ WHERE scope = ?
 ORDER BY at_ms;
 
 SELECT
+    scope,
+    no,
+    step,
+    at_ms,
+    writer,
+    accepted,
+    delivered,
+    failed,
+    dead,
+    oldest_ms,
+    acks,
+    deliveries
+FROM history
+WHERE step = ?
+  AND at_ms = ?
+ORDER BY
+    scope,
+    no,
+    writer;
+
+SELECT
     sink,
     event,
     consumer_no,
@@ -3767,9 +3793,25 @@ FROM channels;
 SELECT COALESCE(MAX(no), 0)
 FROM producers;
 
+SELECT COALESCE(MAX(writers), 0)
+FROM (
+    SELECT COUNT(*) AS writers
+    FROM history
+    WHERE step = ?
+      AND at_ms = ?
+    GROUP BY
+        scope,
+        no
+) w;
+
 SELECT COALESCE(MIN(at_ms), ?)
 FROM history
 WHERE step = ?;
+
+SELECT COALESCE(MIN(at_ms), ?)
+FROM history
+WHERE step = ?
+  AND at_ms > ?;
 
 SELECT COALESCE(MIN(next_ms), 0)
 FROM alerts

@@ -53,7 +53,7 @@ func (r *Reader) Range(ctx context.Context, q Query) (apitype.HistoryRange, erro
 	}
 	scope, no := q.scope()
 	view := apitype.HistoryRange{Step: q.Step.Name, Result: []apitype.HistorySlot{}, Marks: []apitype.HistoryMark{}}
-	rows, err := r.Store.History(ctx, scope, no, int(q.Step.Length.Seconds()), from, to)
+	rows, err := r.Store.History(ctx, scope, no, q.Step.seconds(), from, to)
 	if err != nil {
 		return view, err
 	}
@@ -83,6 +83,14 @@ func (s *sums) addRow(r *durable.HistoryRow) {
 	s.oldestMs = max(s.oldestMs, r.OldestMs)
 	addTo(&s.acks, r.Acks)
 	addTo(&s.deliveries, r.Deliveries)
+}
+
+// merge adds a row to another one of the same resource and slot.
+func merge(to, from *durable.HistoryRow) {
+	var s sums
+	s.addRow(to)
+	s.addRow(from)
+	*to = row(slot{to.Step, to.AtMs}, of{to.Scope, to.No}, to.Writer, &s)
 }
 
 func (s *sums) view(atMs int64) apitype.HistorySlot {

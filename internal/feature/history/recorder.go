@@ -21,6 +21,10 @@ const (
 	// writeWithin bounds the writes of one turn, lastWithin those of a broker that stops.
 	writeWithin = 5 * time.Second
 	lastWithin  = 2 * time.Second
+	// A row is given up when its slot has been over for writableFor. The rows of a slot that has been over
+	// for mergeAfter are merged.
+	writableFor = 30 * time.Minute
+	mergeAfter  = time.Hour
 	// sweepEvery is the interval of the removals, sweepSlots the most slots of a step that one removes.
 	sweepEvery = time.Minute
 	sweepSlots = 30
@@ -29,6 +33,7 @@ const (
 // A Store keeps the history: the durable store.
 type Store interface {
 	KeepHistory(ctx context.Context, rows []durable.HistoryRow) error
+	MergeHistory(ctx context.Context, step int, beforeMs int64, limit int, add func(to, from *durable.HistoryRow)) error
 	ForgetHistory(ctx context.Context, step int, beforeMs int64, limit int) (slots int, err error)
 	KeepMark(ctx context.Context, m durable.HistoryMark) error
 	KeepVersion(ctx context.Context, version string, m durable.HistoryMark) error
@@ -129,7 +134,7 @@ func (r *Recorder) turn(ctx context.Context) {
 	omitted, lost := r.tally.add(at, r.count())
 	r.beforeMs = now
 	r.omitted.Add(float64(omitted))
-	r.lost.Add(float64(lost))
+	r.lost.Add(float64(lost + r.tally.expire(now-writableFor.Milliseconds())))
 	r.write(ctx)
 }
 
@@ -262,8 +267,16 @@ func (r *Recorder) sweep(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, writeWithin)
 	defer cancel()
 	for _, step := range Steps {
-		if _, err := r.o.Store.ForgetHistory(ctx, int(step.Length.Seconds()), step.oldest(now), sweepSlots); err != nil {
+		if _, err := r.o.Store.ForgetHistory(ctx, step.seconds(), step.oldest(now), sweepSlots); err != nil {
 			r.o.Log.Debug("old history was not removed; the next turn goes on", "error", err)
+			return
+		}
+		before := step.Begin(now - mergeAfter.Milliseconds()) // the slot before is over for so long
+		if step.Keep <= mergeAfter {
+			continue
+		}
+		if err := r.o.Store.MergeHistory(ctx, step.seconds(), before, sweepSlots, merge); err != nil {
+			r.o.Log.Debug("the history of several brokers was not merged; the next turn goes on", "error", err)
 			return
 		}
 	}

@@ -54,6 +54,25 @@ func (s *fakeStore) KeepHistory(_ context.Context, rows []durable.HistoryRow) er
 	return nil
 }
 
+func (s *fakeStore) MergeHistory(_ context.Context, step int, beforeMs int64, _ int,
+	add func(to, from *durable.HistoryRow)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, r := range maps.Clone(s.rows) {
+		if k.step != step || k.atMs >= beforeMs || k.writer == 0 {
+			continue
+		}
+		delete(s.rows, k)
+		k.writer, r.Writer = 0, 0
+		if to, ok := s.rows[k]; ok {
+			add(&to, &r)
+			r = to
+		}
+		s.rows[k] = r
+	}
+	return nil
+}
+
 func (s *fakeStore) ForgetHistory(_ context.Context, step int, beforeMs int64, _ int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,6 +87,10 @@ func (s *fakeStore) ForgetHistory(_ context.Context, step int, beforeMs int64, _
 func (s *fakeStore) KeepMark(_ context.Context, m durable.HistoryMark) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.keepMark(m)
+}
+
+func (s *fakeStore) keepMark(m durable.HistoryMark) error {
 	if s.broken {
 		return errAway
 	}
@@ -75,11 +98,13 @@ func (s *fakeStore) KeepMark(_ context.Context, m durable.HistoryMark) error {
 	return nil
 }
 
-func (s *fakeStore) KeepVersion(ctx context.Context, version string, m durable.HistoryMark) error {
+func (s *fakeStore) KeepVersion(_ context.Context, version string, m durable.HistoryMark) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.seen[version] {
 		return nil
 	}
-	err := s.KeepMark(ctx, m)
+	err := s.keepMark(m)
 	s.seen[version] = err == nil
 	return err
 }
@@ -241,6 +266,70 @@ func TestASlotHasWhatHappenedInIt(t *testing.T) {
 			delivered = append(delivered, v.Delivered)
 		}
 		require.Equal(t, []int64{1, 2, 0, 0}, delivered)
+	})
+}
+
+func TestTheRowsOfBrokersBecomeOneAndAddUpToTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeStore()
+		brokers := []*broker{s.start(true), s.start(false)}
+		time.Sleep(5 * time.Second)
+		begun := time.Now()
+		for range 40 {
+			for _, b := range brokers {
+				b.publish(1, 2, 1)
+				b.end(durable.OutcomeDelivered, 1, 2)
+			}
+			time.Sleep(10 * time.Second)
+		}
+		of1 := Query{ChannelNo: 1, ConsumerNo: 1, FromMs: begun.Add(-time.Minute).UnixMilli(),
+			ToMs: begun.Add(time.Hour).UnixMilli()}
+		r := Reader{Store: s, NowMs: func() int64 { return time.Now().UnixMilli() }}
+		history := func(step int) []apitype.HistorySlot {
+			of1.Step = Steps[step]
+			h, err := r.Range(t.Context(), of1)
+			require.NoError(t, err)
+			return slices.DeleteFunc(h.Result, func(s apitype.HistorySlot) bool { return s.Accepted == 0 })
+		}
+		minutes, tens := history(1), history(2)
+		time.Sleep(90 * time.Minute)
+		for k := range s.rows {
+			require.True(t, k.step != 10 && k.writer == 0, k)
+		}
+		require.Equal(t, minutes, history(1))
+		require.Equal(t, tens, history(2))
+		for _, b := range brokers {
+			b.stop()
+		}
+	})
+}
+
+func TestARowThatOthersMayHaveMergedIsNotWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeStore()
+		s.broken = true
+		b := s.start(false)
+		time.Sleep(5 * time.Second)
+		b.end(durable.OutcomeDelivered, 1, 1)
+		time.Sleep(20 * time.Minute)
+		b.end(durable.OutcomeDelivered, 1, 2)
+		time.Sleep(19 * time.Minute)
+		s.mu.Lock()
+		s.broken = false
+		s.mu.Unlock()
+		b.stop()
+		all := func(step int) (delivered int64) {
+			for k, r := range s.rows {
+				if k.step == step && k.scope == durable.HistoryOfAll {
+					delivered += r.Delivered
+				}
+			}
+			return delivered
+		}
+		require.EqualValues(t, 2, all(10))
+		require.EqualValues(t, 2, all(60))
+		require.EqualValues(t, 3, all(600), "it was over for less")
+		require.EqualValues(t, 3*2, testutil.ToFloat64(b.lost), "of the whole, the channel and the consumer")
 	})
 }
 

@@ -49,6 +49,8 @@ func StepFor(fromMs, toMs, nowMs int64) Step {
 	return Steps[len(Steps)-1]
 }
 
+func (s Step) seconds() int { return int(s.Length.Seconds()) }
+
 // Begin returns the begin of the slot of a time.
 func (s Step) Begin(ms int64) int64 { return begin(ms, s.Length.Milliseconds()) }
 

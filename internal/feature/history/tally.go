@@ -2,6 +2,7 @@ package history
 
 import (
 	"cmp"
+	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -75,7 +76,7 @@ func newTally(most, waiting int) *tally {
 
 // begin makes the tally another writer, with rows of its own.
 func (t *tally) begin() {
-	t.writer, t.open = rand.Uint32(), map[slot]map[of]*sums{}
+	t.writer, t.open = 1+rand.Uint32N(math.MaxUint32), map[slot]map[of]*sums{}
 }
 
 // add adds what was counted in a slot of ten seconds. It returns of how many resources it was too much, so
@@ -88,7 +89,7 @@ func (t *tally) add(atMs int64, counted map[of]*sums) (omitted, lost int) {
 	most := t.mostActive(counted)
 	omitted = len(counted) - len(most)
 	for i, step := range Steps {
-		s := slot{int(step.Length.Seconds()), step.Begin(atMs)}
+		s := slot{step.seconds(), step.Begin(atMs)}
 		for old := range t.open {
 			if old.step == s.step && old.atMs != s.atMs {
 				delete(t.open, old)
@@ -167,6 +168,17 @@ func (t *tally) shorten() (lost int) {
 	for _, k := range keys[:len(keys)-t.waiting] {
 		delete(t.rows, k)
 		lost++
+	}
+	return lost
+}
+
+// expire gives up the rows of slots that were over at a time: others may have merged them.
+func (t *tally) expire(beforeMs int64) (lost int) {
+	for k := range t.rows {
+		if k.atMs+int64(k.step)*1000 < beforeMs {
+			delete(t.rows, k)
+			lost++
+		}
 	}
 	return lost
 }

@@ -54,6 +54,8 @@ var Table = []Row{
 	{"a consumer is deleted", "responses that it gave", "still go back to their producers"},
 	{"a consumer is deleted", "state, failures, pace, dead letters, books",
 		"are forgotten; a consumer that is created under the ID has none of them"},
+	{"a consumer is deleted", "history", "is 404, and is removed by its age; that of the channel and of the whole " +
+		"stays. A consumer that is created under the ID has none"},
 	{"a consumer changes: `callbackUrl`", "`GONE` and `DEAD`", "end, and the consumer is `ACTIVE`: they were about the " +
 		"former URL. A pause stays"},
 	{"a consumer changes: `callbackUrl`", "failures of the tombstone, pace", "begin anew"},

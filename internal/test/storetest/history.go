@@ -96,6 +96,52 @@ var chronicleTests = map[string]func(*testing.T, *fixture){
 		forget(1<<60, 10, 2)
 		forget(1<<60, 10, 0)
 	},
+	"the rows of several writers become one after a while": func(t *testing.T, f *fixture) {
+		var rows []durable.HistoryRow
+		for at := int64(1); at <= 6; at++ {
+			for writer := uint32(1); writer <= 3; writer++ {
+				rows = append(rows, historyRow(7, 60_000*at, writer, int64(writer)))
+			}
+			rows = append(rows, historyRow(8, 60_000*at, 2, 5))
+		}
+		rows = append(rows, historyRow(7, 420_000, 9, 1))
+		for i := range rows {
+			rows[i].Step = 60
+		}
+		require.NoError(t, f.KeepHistory(f.ctx, rows))
+		add := func(to, from *durable.HistoryRow) {
+			require.Equal(t, to.No, from.No)
+			to.Delivered += from.Delivered
+			to.Acks = append(to.Acks, from.Acks...)
+		}
+		delivered := func(no uint32) (sum int64, n int) {
+			for _, r := range f.history(t, no, 60, 0, 1_000_000) {
+				sum, n = sum+r.Delivered, n+1
+			}
+			return sum, n
+		}
+		require.NoError(t, f.MergeHistory(f.ctx, 60, 60_000, 10, add))
+		_, n := delivered(7)
+		require.Equal(t, 19, n, "no slot begins before")
+		require.NoError(t, f.MergeHistory(f.ctx, 60, 300_000, 2, add))
+		_, n = delivered(7)
+		require.Equal(t, 2+4*3+1, n)
+		race(4, func(int) { require.NoError(t, f.MergeHistory(f.ctx, 60, 300_000, 10, add)) })
+		sum, n := delivered(7)
+		require.EqualValues(t, 6*6+1, sum)
+		require.Equal(t, 4+2*3+1, n)
+		got := f.history(t, 7, 60, 60_000, 120_000)
+		require.Len(t, got, 1)
+		require.Zero(t, got[0].Writer)
+		require.Equal(t, []byte{1, 0, 9, 1, 0, 9, 1, 0, 9}, got[0].Acks)
+		sum, n = delivered(8)
+		require.EqualValues(t, 6*5, sum)
+		require.Equal(t, 6, n)
+		require.NoError(t, f.MergeHistory(f.ctx, 60, 1_000_000, 10, add))
+		sum, n = delivered(7)
+		require.EqualValues(t, 6*6+1, sum)
+		require.Equal(t, 6+1, n)
+	},
 	"marks concern all, a channel or a consumer": func(t *testing.T, f *fixture) {
 		mark := func(atMs int64, no, channel, consumer uint32) durable.HistoryMark {
 			return durable.HistoryMark{AtMs: atMs, No: no, Kind: durable.MarkPolicy, ChannelNo: channel, ConsumerNo: consumer,
