@@ -23,7 +23,7 @@ func viewChannel(ch *durable.Channel) apitype.Channel {
 	in := policy.IntakeOf(ch.Intake)
 	return apitype.Channel{
 		State: state.String(), Duplicates: in.Duplicates.String(), Identity: in.Identity.String(),
-		Ack: in.Ack.String(), LatencyBudget: in.Budget.String(),
+		Ack: in.Ack.String(), LatencyBudget: in.Budget.String(), ExpectEvery: in.Rhythm(),
 		ID: ch.ID, Name: ch.Name, Token: ch.Token, ChangedAt: changedAt(ch.ChangedAt),
 		ConsumersURL: path + "/consumers", MessagesURL: path + "/messages", BroadcastURL: path + "/broadcast",
 	}

@@ -23,6 +23,7 @@ var fieldValues = map[string]struct {
 	"backoff":       {"1s, 2s", "1s,2s", []string{",", "1s,,2s", "constant:constant:5s", "-5s", "9000h", "1s;2s"}},
 	"retryOn":       {"408, 5XX", "408,5xx", []string{"600", "5xx,", "ALL", "１xx", "5xx 4xx", "-404", "404-409"}},
 	"ttl":           {"8760h", "8760h", []string{"-1s", "1ms", "8761h", "99999999h", "never"}},
+	"maxAge":        {"1h30m", "1h30m", []string{"-1s", "1ms", "8761h", "never"}},
 	"rateLimit": {"5000/1m", "5000/1m", []string{"100", "100/1s/1s", "-1/1s", "1e3/1s", "1/99999h",
 		"9999999999999999999/1s", "NONE"}},
 	"concurrency": {"3", "3", []string{"0", "-1", "1.5", "100001", "99999999999999999999"}},

@@ -17,12 +17,25 @@ const (
 	ConsumerSlow
 	DLQGrowing
 	BooksDiffer
+	ConsumerLate
+	ConsumerUnpolled
+	ChannelSilent
 )
+
+// over is the bit of the event that ends an Alarm.
+const over Event = 1 << 7
+
+// Over returns the event that tells of the end of what an event told of.
+func (e Event) Over() Event { return e | over }
 
 // String returns the name of the event as clients see it.
 func (e Event) String() string {
-	return [...]string{"", "consumer.dead", "consumer.revived", "consumer.gone", "consumer.slow", "dlq.growing",
-		"books.differ"}[min(e, BooksDiffer)]
+	name := [...]string{"", "consumer.dead", "consumer.revived", "consumer.gone", "consumer.slow", "dlq.growing",
+		"books.differ", "consumer.late", "consumer.unpolled", "channel.silent"}[min(e&^over, ChannelSilent)]
+	if e&over != 0 {
+		name += ".over"
+	}
+	return name
 }
 
 // A Sink is a place that alerts go to.
@@ -39,10 +52,10 @@ const (
 type Alert struct {
 	Sink       Sink
 	Event      Event
-	ConsumerNo uint32
+	ConsumerNo uint32 // of an alert about a channel, the channel
 	ChannelID  string
-	ConsumerID string
-	AtMs       int64 // Unix ms of what happened; of a transition, StateMs of the consumer
+	ConsumerID string // "": the alert is about the channel
+	AtMs       int64  // Unix ms of what happened; of a transition, StateMs of the consumer
 	Reason     string
 	Tries      int // claims so far
 }
@@ -152,7 +165,7 @@ func (s *Store) alertOf(ctx context.Context, tx *sql.Tx, k *Consumer, a Alert) e
 }
 
 // RaiseAlert stores consumer, event, time and reason of an alert, unless the alert is on its way
-// already. ErrNotFound: there is no such consumer.
+// already. ErrNotFound: there is no such consumer or channel.
 func (s *Store) RaiseAlert(ctx context.Context, a Alert) error {
 	return s.run(ctx, transaction{name: "raise an alert", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
 		return s.raise(ctx, tx, a)
@@ -160,6 +173,9 @@ func (s *Store) RaiseAlert(ctx context.Context, a Alert) error {
 }
 
 func (s *Store) raise(ctx context.Context, tx *sql.Tx, a Alert) error {
+	if a.Event&^over == ChannelSilent {
+		return orNotFound(s.alertOf(ctx, tx, &Consumer{No: a.ConsumerNo, ChannelNo: a.ConsumerNo}, a))
+	}
 	k, err := selectOne[Consumer](ctx, tx, selectConsumerByNo, a.ConsumerNo)
 	if errors.Is(err, sql.ErrNoRows) {
 		return ErrNotFound

@@ -14,7 +14,7 @@ import (
 
 // ofConsumer are the statements that remove what the store knows of a consumer alone.
 var ofConsumer = [...]string{
-	deleteOf("marks"), deleteOf("books"), deleteOf("failures"), deleteOf("dlq_growth"), deletePace, deleteHold,
+	deleteOf("marks"), deleteOf("books"), deleteOf("failures"), deletePace, deleteHold,
 	deleteOf("consumer_facts"),
 	deleteOf("redriving_jobs"), deleteOf("redrivings"),
 }

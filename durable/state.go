@@ -154,6 +154,9 @@ func (s *Store) SetChannelPaused(ctx context.Context, id string, paused bool) (o
 			return errUnchanged
 		}
 		out.Paused, out.Version, changed = paused, c.version, true
+		if err := exec(ctx, c.tx, updateRhythm, c.nowMs, out.No); err != nil {
+			return err
+		}
 		return exec(ctx, c.tx, updateChannelPaused, paused, c.version, out.No)
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/feature/alerts"
+	"github.com/penstock-broker/penstock/internal/feature/why"
 	"github.com/penstock-broker/penstock/internal/model/consumerstate"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/policy"
@@ -72,7 +73,8 @@ func (b *broker) makeSystemChannels(ctx context.Context) error {
 }
 
 // newAlerts makes the part of this broker in alerting. The settings are checked.
-func (b *broker) newAlerts(states *consumerstate.Keeper, registry *prometheus.Registry) *alerts.Alerts {
+func (b *broker) newAlerts(states *consumerstate.Keeper, explainer *why.Explainer,
+	registry *prometheus.Registry) *alerts.Alerts {
 	o := alerts.Options{
 		Store: b.store, Catalogue: b.catalogue, NowMs: b.node.NowMs, Publish: b.plane.Forward, Link: states.AlertLink,
 		Metrics: registry, Log: b.log,
@@ -88,5 +90,7 @@ func (b *broker) newAlerts(states *consumerstate.Keeper, registry *prometheus.Re
 	if b.cfg.AlertDLQGrowth > 0 {
 		o.Growth = &alerts.Growth{Jobs: b.cfg.AlertDLQGrowth, Window: b.cfg.AlertDLQWindow, Owns: b.node.Owns}
 	}
+	o.Alarms = &alerts.Alarms{Samples: b.sampler, Policies: b.policies, Contacts: b.presence, NoWorker: explainer.NoWorker,
+		NoWorkerAfter: b.cfg.NoWorkerAfter, Retention: b.cfg.Retention, Owns: b.node.Owns}
 	return alerts.New(o)
 }

@@ -351,7 +351,7 @@ func TestFaultAnAlertIsPublishedOnce(t *testing.T) {
 	})
 }
 
-// Dead letters that grow are alerted once, and again only after they have stopped.
+// Dead letters that grow are alerted once until they have stopped, which is alerted, too.
 func TestGrowingDeadLettersAreAlerted(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
 		ops, target := newSink(t, nil), newSink(t, func(int, received) int { return 500 })
@@ -363,16 +363,16 @@ func TestGrowingDeadLettersAreAlerted(t *testing.T) {
 			for i := range 8 {
 				s.publish(fmt.Sprint(round, " ", i))
 			}
-			eventually(t, "the alert", func() bool { return ops.count() == round+1 })
+			eventually(t, "the alert", func() bool { return ops.count() == 2*round+1 })
 			for i := range 6 { // it goes on growing
 				s.publish(fmt.Sprint(round, " more ", i))
 				time.Sleep(500 * time.Millisecond)
 			}
-			require.Equal(t, round+1, ops.count())
-			time.Sleep(6 * time.Second)
+			require.Equal(t, 2*round+1, ops.count())
+			eventually(t, "the end", func() bool { return ops.count() == 2*round+2 })
 		}
 		got, _ := alertsAt(t, ops, s.channel)
-		require.Equal(t, []string{"dlq.growing", "dlq.growing"}, events(got))
+		require.Equal(t, []string{"dlq.growing", "dlq.growing.over", "dlq.growing", "dlq.growing.over"}, events(got))
 		require.Equal(t, "k", got[0].ConsumerID)
 		require.Contains(t, got[0].Reason, "jobs became dead letters within 4s; that of the newest message: "+
 			"attempts_exhausted: attempt 1 of 1 failed: status 500")

@@ -73,6 +73,7 @@ type broker struct {
 	balancer  *balance.Balancer
 	tracer    *tracing.Tracer // nil: nothing is traced
 	notebook  *why.Notebook
+	explainer *why.Explainer
 	book      *metrics.Book
 	sampler   *sampler.Sampler
 	history   *history.Recorder

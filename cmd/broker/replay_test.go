@@ -195,7 +195,8 @@ func badIdempotencyKeys(t *testing.T, p *process) {
 
 func intakeFields(t *testing.T, p *process) {
 	s := p.stage(t)
-	for _, bad := range [][]string{{"duplicates", "ignore"}, {"identity", "source"}} {
+	for _, bad := range [][]string{{"duplicates", "ignore"}, {"identity", "source"},
+		{"expectEvery", "often"}, {"expectEvery", "99ms"}, {"expectEvery", "-1h"}} {
 		r := s.do("PUT", s.path(), bad[0]+"="+bad[1], "Content-Type", formType)
 		requireProblem(t, r, 400, "invalid_policy")
 		require.Contains(t, r.body, bad[0])
@@ -211,7 +212,12 @@ func intakeFields(t *testing.T, p *process) {
 	s.put(s.path(), "duplicates", "acknowledge", "identity", "producer")
 	s.put(s.path(), "name", "new")
 	ch = channel()
-	require.Equal(t, []string{"acknowledge", "producer", "new"}, []string{ch.Duplicates, ch.Identity, ch.Name})
+	require.Equal(t, []string{"acknowledge", "producer", "new", "0s"}, []string{ch.Duplicates, ch.Identity, ch.Name,
+		ch.ExpectEvery})
+	s.put(s.path(), "expectEvery", "90m")
+	require.Equal(t, "1h30m", channel().ExpectEvery)
+	s.put(s.path(), "expectEvery", "")
+	require.Equal(t, "0s", channel().ExpectEvery)
 }
 
 // fiftyOfOneKey posts fifty messages of one key at once. One is stored, and each answer names it.

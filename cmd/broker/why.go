@@ -24,10 +24,11 @@ func (b *broker) newNotebook() *why.Notebook {
 
 // newExplainer returns what says why nothing moves.
 func (b *broker) newExplainer(policies *policy.Book) *why.Explainer {
-	return why.New(why.Options{
+	b.explainer = why.New(why.Options{
 		Store: b.store, Queue: b.queue, Catalogue: b.catalogue, Policies: policies, Notebook: b.notebook,
 		Holds: b.plane.Holds, Rates: b.balancer, Contacts: b.presence, Load: b.plane.Load, Writable: b.node.Writable,
 		Brokers: func() int { return len(b.node.Peers()) },
 		NowMs:   b.node.NowMs, NoWorkerAfter: b.cfg.NoWorkerAfter, RationalDelay: b.cfg.RationalDelay, Log: b.log,
 	})
+	return b.explainer
 }

@@ -71,9 +71,6 @@ DELETE FROM deliveries
 WHERE consumer_no = ?
   AND message_id IN (?...);
 
-DELETE FROM dlq_growth
-WHERE consumer_no = ?;
-
 DELETE FROM exchanges
 WHERE consumer_no = ?
   AND message_id IN (?...);
@@ -130,6 +127,10 @@ WHERE channel_no = ?
   AND id > ?
   AND id <= ?
   AND id NOT IN (?...);
+
+DELETE FROM open_alarms
+WHERE event = ?
+  AND subject_no = ?;
 
 DELETE FROM open_jobs
 WHERE consumer_no = ?
@@ -201,6 +202,9 @@ WHERE channel_no = ?
   AND NOT EXISTS (SELECT 1 FROM open_jobs o WHERE o.consumer_no = replays.no)
   AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = replays.no);
 
+DELETE FROM rhythms
+WHERE channel_no = ?;
+
 DELETE FROM scheduled
 WHERE id = ?;
 
@@ -243,12 +247,6 @@ INSERT IGNORE INTO dead_jobs (
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
-INSERT IGNORE INTO dlq_growth (
-    consumer_no,
-    since_ms
-)
-VALUES (?, ?);
-
 INSERT IGNORE INTO exchanges (
     consumer_no,
     message_id,
@@ -285,6 +283,13 @@ JOIN messages m ON m.channel_no = k.channel_no
 WHERE k.no = ?
   AND m.id IN (?...)
   AND m.ttl_ms > 0;
+
+INSERT IGNORE INTO open_alarms (
+    event,
+    subject_no,
+    since_ms
+)
+VALUES (?, ?, ?);
 
 INSERT IGNORE INTO redrives (
     consumer_no,
@@ -794,6 +799,13 @@ INSERT INTO replays (
     version
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+INSERT INTO rhythms (
+    channel_no,
+    since_ms
+)
+VALUES (?, ?)
+ON DUPLICATE KEY UPDATE since_ms = GREATEST(since_ms, VALUES(since_ms));
 
 INSERT INTO scheduled (
     id,
@@ -1410,6 +1422,12 @@ LIMIT ?;
 
 SELECT
     channel_no,
+    since_ms
+FROM rhythms
+ORDER BY channel_no;
+
+SELECT
+    channel_no,
     through_id
 FROM stored_marks;
 
@@ -1857,6 +1875,13 @@ WHERE d.consumer_no = ?
   )
 ORDER BY d.message_id
 LIMIT ?;
+
+SELECT
+    event,
+    subject_no,
+    since_ms
+FROM open_alarms
+ORDER BY event, subject_no;
 
 SELECT
     event_key,
@@ -4077,10 +4102,6 @@ WHERE consumer_no > ?
 ORDER BY consumer_no
 LIMIT 1;
 
-SELECT consumer_no
-FROM dlq_growth
-ORDER BY consumer_no;
-
 SELECT deleted_no <> 0
 FROM channels
 WHERE no = ?
@@ -4867,6 +4888,10 @@ SET
     dead = ?,
     version = ?
 WHERE no = ?;
+
+UPDATE rhythms
+SET since_ms = ?
+WHERE channel_no = ?;
 
 UPDATE scheduled
 SET

@@ -69,9 +69,6 @@ DELETE FROM deliveries
 WHERE consumer_no = ?
   AND message_id IN (?...);
 
-DELETE FROM dlq_growth
-WHERE consumer_no = ?;
-
 DELETE FROM exchanges
 WHERE consumer_no = ?
   AND message_id IN (?...);
@@ -128,6 +125,10 @@ WHERE channel_no = ?
   AND id > ?
   AND id <= ?
   AND id NOT IN (?...);
+
+DELETE FROM open_alarms
+WHERE event = ?
+  AND subject_no = ?;
 
 DELETE FROM open_jobs
 WHERE consumer_no = ?
@@ -198,6 +199,9 @@ WHERE channel_no = ?
   AND NOT EXISTS (SELECT 1 FROM dead_jobs d WHERE d.consumer_no = replays.no)
   AND NOT EXISTS (SELECT 1 FROM open_jobs o WHERE o.consumer_no = replays.no)
   AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = replays.no);
+
+DELETE FROM rhythms
+WHERE channel_no = ?;
 
 DELETE FROM scheduled
 WHERE id = ?;
@@ -416,13 +420,6 @@ INSERT INTO deliveries (
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING;
 
-INSERT INTO dlq_growth (
-    consumer_no,
-    since_ms
-)
-VALUES (?, ?)
-ON CONFLICT DO NOTHING;
-
 INSERT INTO exchanges (
     consumer_no,
     message_id,
@@ -575,6 +572,14 @@ SELECT
     ?,
     COALESCE(MAX(least_version), 0)
 FROM nodes;
+
+INSERT INTO open_alarms (
+    event,
+    subject_no,
+    since_ms
+)
+VALUES (?, ?, ?)
+ON CONFLICT DO NOTHING;
 
 INSERT INTO open_jobs (
     consumer_no,
@@ -774,6 +779,13 @@ INSERT INTO replays (
     version
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+INSERT INTO rhythms (
+    channel_no,
+    since_ms
+)
+VALUES (?, ?)
+ON CONFLICT DO UPDATE SET since_ms = MAX(since_ms, excluded.since_ms);
 
 INSERT INTO scheduled (
     id,
@@ -1438,6 +1450,12 @@ LIMIT ?;
 
 SELECT
     channel_no,
+    since_ms
+FROM rhythms
+ORDER BY channel_no;
+
+SELECT
+    channel_no,
     through_id
 FROM stored_marks;
 
@@ -1849,6 +1867,13 @@ WHERE d.consumer_no = ?
   )
 ORDER BY d.message_id
 LIMIT ?;
+
+SELECT
+    event,
+    subject_no,
+    since_ms
+FROM open_alarms
+ORDER BY event, subject_no;
 
 SELECT
     event_key,
@@ -3982,10 +4007,6 @@ WHERE consumer_no > ?
 ORDER BY consumer_no
 LIMIT 1;
 
-SELECT consumer_no
-FROM dlq_growth
-ORDER BY consumer_no;
-
 SELECT deleted_no <> 0
 FROM channels
 WHERE no = ?;
@@ -4718,6 +4739,10 @@ SET
     dead = ?,
     version = ?
 WHERE no = ?;
+
+UPDATE rhythms
+SET since_ms = ?
+WHERE channel_no = ?;
 
 UPDATE scheduled
 SET

@@ -12,6 +12,10 @@
 // A broker that dies between the delivery to a mail server or webhook and the end of the row
 // leaves a repetition there, with the same Message-ID or webhook-id.
 //
+// Some alerts are about a state that lasts: dead letters that grow, late and unpolled consumers, silent
+// channels. Such an alarm is a row of the store from its alert to that of its end (durable/alarm.go). One
+// broker of all looks for them, see alarms.go.
+//
 // Nothing here blocks a transition: the loops of this package read the store by themselves.
 package alerts
 
@@ -26,6 +30,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/tool/guard"
 )
 
@@ -42,9 +47,13 @@ type Store interface {
 	NextDeadConsumer(ctx context.Context, after uint32) (uint32, error)
 	DeadSince(ctx context.Context, consumerNo uint32, sinceMs int64, limit int) (int, error)
 	NewestDead(ctx context.Context, consumerNo uint32) (durable.DeadJob, error)
-	Growing(ctx context.Context) ([]uint32, error)
-	BeginGrowth(ctx context.Context, consumerNo uint32, atMs int64, reason string) (bool, error)
-	EndGrowth(ctx context.Context, consumerNo uint32) error
+	Alarms(ctx context.Context) ([]durable.Alarm, error)
+	OpenAlarm(ctx context.Context, a durable.Alert) (opened bool, err error)
+	CloseAlarm(ctx context.Context, a durable.Alert) (closed bool, err error)
+	Rhythms(ctx context.Context) ([]durable.Rhythm, error)
+	KeepRhythm(ctx context.Context, r durable.Rhythm) error
+	ForgetRhythm(ctx context.Context, channelNo uint32) error
+	NewestMessage(ctx context.Context, channelNo uint32) (ident.ID, error)
 }
 
 // Options assemble Alerts.
@@ -59,6 +68,7 @@ type Options struct {
 	Mail    Mailer  // nil: no mails
 	Webhook Poster  // nil: no webhook
 	Growth  *Growth // nil: growth of dead letters is not looked for
+	Alarms  *Alarms // nil: neither late nor unpolled consumers nor silent channels are looked for
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
 }
@@ -126,8 +136,9 @@ func New(o Options) *Alerts {
 	return a
 }
 
-// Run works until ctx ends. growth says whether this broker looks for growing dead letters.
-func (a *Alerts) Run(ctx context.Context, growth bool) {
+// Run works until ctx ends. looks says whether this broker looks for states that are alerted, besides
+// handing alerts on.
+func (a *Alerts) Run(ctx context.Context, looks bool) {
 	var wg sync.WaitGroup
 	start := func(name string, wake func() <-chan struct{}, round func(context.Context) (time.Duration, error)) {
 		wg.Go(func() {
@@ -141,7 +152,11 @@ func (a *Alerts) Run(ctx context.Context, growth bool) {
 	if a.o.Webhook != nil {
 		start("alert webhook", a.handedOn, a.webhookRound)
 	}
-	if growth && a.o.Growth != nil {
+	if looks && a.o.Alarms != nil {
+		w := newWatch(a, *a.o.Alarms)
+		start("watch of late consumers and silent channels", w.sampled, w.round)
+	}
+	if looks && a.o.Growth != nil {
 		g := &growthCheck{Alerts: a, Growth: *a.o.Growth}
 		start("growth of dead letters", func() <-chan struct{} { return nil }, g.round)
 	}

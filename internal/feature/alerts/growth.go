@@ -43,23 +43,35 @@ func (g *growthCheck) round(ctx context.Context) (time.Duration, error) {
 	if ch == nil || g.Owns != nil && !g.Owns(ch.No) {
 		return pause, nil
 	}
-	growing, err := g.o.Store.Growing(ctx)
+	open, err := g.open(ctx)
 	if err != nil {
 		return pause, err
 	}
 	since := g.o.NowMs() - g.Window.Milliseconds()
-	for _, no := range growing {
-		n, err := g.o.Store.DeadSince(ctx, no, since, g.scan())
+	var growing []uint32
+	for no := range open[durable.DLQGrowing] {
+		growing = append(growing, no)
+		reason, err := g.ended(ctx, no, since)
+		if err == nil && reason != "" {
+			err = g.close(ctx, durable.DLQGrowing, no, reason)
+		}
 		if err != nil {
 			return pause, err
 		}
-		if n == 0 {
-			if err := g.o.Store.EndGrowth(ctx, no); err != nil {
-				return pause, err
-			}
-		}
 	}
 	return pause, g.look(ctx, growing, since)
+}
+
+// ended says why a growth is over; "": it is not.
+func (g *growthCheck) ended(ctx context.Context, no uint32, since int64) (string, error) {
+	if k := g.o.Catalogue.ConsumerByNo(no); k == nil || k.Deleted() {
+		return "the consumer was deleted", nil
+	}
+	n, err := g.o.Store.DeadSince(ctx, no, since, g.scan())
+	if err != nil || n > 0 {
+		return "", err
+	}
+	return fmt.Sprintf("no job became a dead letter within %s", g.Window), nil
 }
 
 // scan is the number of dead letters that are read of one consumer.
@@ -76,7 +88,7 @@ func (g *growthCheck) look(ctx context.Context, growing []uint32, since int64) e
 		if no == 0 {
 			return nil
 		}
-		if slices.Contains(growing, no) || g.o.Catalogue.ConsumerByNo(no) == nil {
+		if k := g.o.Catalogue.ConsumerByNo(no); slices.Contains(growing, no) || k == nil || k.Deleted() {
 			continue
 		}
 		n, err := g.o.Store.DeadSince(ctx, no, since, g.scan())
@@ -96,10 +108,9 @@ func (g *growthCheck) look(ctx context.Context, growing []uint32, since int64) e
 		} else if !errors.Is(err, durable.ErrNotFound) {
 			return err
 		}
-		if _, err := g.o.Store.BeginGrowth(ctx, no, g.o.NowMs(), reason); err != nil {
+		if err := g.raise(ctx, durable.DLQGrowing, no, reason); err != nil {
 			return err
 		}
-		g.Wake()
 	}
 	return nil
 }

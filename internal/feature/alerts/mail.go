@@ -137,7 +137,7 @@ func subject(alerts []apitype.Alert) string {
 		return fmt.Sprintf("[Penstock] %d alerts", len(alerts))
 	}
 	a := alerts[0]
-	return fmt.Sprintf("[Penstock] %s: %s/%s", a.Event, a.ChannelID, a.ConsumerID)
+	return fmt.Sprintf("[Penstock] %s: %s", a.Event, strings.TrimSuffix(a.ChannelID+"/"+a.ConsumerID, "/"))
 }
 
 func text(alerts []apitype.Alert) string {

@@ -97,6 +97,7 @@ func (a *Alerts) publishOne(ctx context.Context, alert *durable.Alert) error {
 // key is the message ID of an alert. It has no full stop, so it is the webhook-id as well.
 func key(a *durable.Alert) string {
 	_, event, _ := strings.Cut(a.Event.String(), ".")
+	event = strings.ReplaceAll(event, ".", "-")
 	return "alert-" + event + "-" + strconv.FormatUint(uint64(a.ConsumerNo), 36) + "-" + strconv.FormatInt(a.AtMs, 36)
 }
 

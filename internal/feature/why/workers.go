@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/catalogue"
 )
 
 // workers adds what is known of the workers of a pull consumer that has due jobs.
@@ -42,6 +44,18 @@ func (v *view) working(ctx context.Context, jobs int, oldest time.Time) apitype.
 		return r
 	}
 	return v.due(jobs, oldest, "The next claim of a worker gets them.")
+}
+
+// NoWorker returns the reason no_worker of a pull consumer, where it has it: due jobs wait, and no worker asks
+// for them.
+func (e *Explainer) NoWorker(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer) (apitype.WhyReason,
+	bool) {
+	for _, r := range e.Consumer(ctx, ch, k).Reasons {
+		if r.Code == string(NoWorker) {
+			return r, true
+		}
+	}
+	return apitype.WhyReason{}, false
 }
 
 // contact returns the last signs of the workers; known is false where they are not recorded.

@@ -44,6 +44,7 @@ type Channel struct {
 	// Ack is what the success of a publish promises: "durable", "journal" or "replicated".
 	Ack           string `json:"Ack"`
 	LatencyBudget string `json:"LatencyBudget"` // of "journal": how long a publish waits for the store
+	ExpectEvery   string `json:"ExpectEvery"`   // longest time without a message that is no alarm; "0s": any
 }
 
 // A Consumer is the answer to PUT and GET of a consumer.
@@ -101,6 +102,7 @@ type Policy struct {
 	Filter           string `json:"Filter"`           // a CEL expression; "": every message
 	Headers          string `json:"Headers"`          // lines "Name: value"
 	Identity         string `json:"Identity"`         // "full" or "minimal": what deliveries tell of the broker
+	MaxAge           string `json:"MaxAge"`           // objective for the oldest waiting job; "0s": none
 	MaxLeasesLost    string `json:"MaxLeasesLost"`    // leases of a job that may end without a word: "5"
 	MaxRetries       string `json:"MaxRetries"`       // retries after the first attempt: "5"
 	OnBlocked        string `json:"OnBlocked"`        // "block", "skip" or "dead-letter-key"
@@ -161,6 +163,7 @@ type ChannelForm struct {
 	Identity      *string `form:"identity"`      // "channel" or "producer"; empty: channel
 	Ack           *string `form:"ack"`           // "durable", "journal" or "replicated"; empty: durable
 	LatencyBudget *string `form:"latencyBudget"` // a duration; empty: 65ms
+	ExpectEvery   *string `form:"expectEvery"`   // a duration; empty: silence is no alarm
 }
 
 // A ConsumerForm is the form of a PUT of a consumer. An absent field keeps its value. An empty
@@ -195,6 +198,7 @@ type ConsumerForm struct {
 	Authorization         *string `form:"authorization"`
 	Identity              *string `form:"identity"`
 	Dlq                   *string `form:"dlq"`
+	MaxAge                *string `form:"maxAge"`
 	MaxLeasesLost         *string `form:"maxLeasesLost"`
 	MaxRetries            *string `form:"maxRetries"`
 	Responses             *string `form:"responses"`

@@ -63,7 +63,10 @@ var errBackoff = errors.New("must be a list of 1 to 16 durations like 5s,30s,60s
 	"or constant:30s")
 
 // short is d without the zeros that Go writes behind it: 1m, not 1m0s.
-func short(d time.Duration) string {
+func short(d time.Duration) string { return Short(d) }
+
+// Short is the text of a duration without parts at its end that are zero: "5m", not "5m0s".
+func Short(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = text[:len(text)-2]

@@ -34,6 +34,8 @@ var fields = table[Policy]{
 		parseRetryOn, func(p *Policy) *RetryOn { return &p.RetryOn })),
 	duration("ttl", "a duration from `100ms` to `8760h`, or `0`: a job older than this is a dead letter, whatever its attempts",
 		0, maxWait, func(p *Policy) *time.Duration { return &p.TTL }),
+	duration("maxAge", "a duration from `100ms` to `8760h`, or `0`: the objective for the oldest waiting job. Where it is older there is an [alert](notices.md#late-unpolled-silent) `consumer.late`; nothing else follows from it. `0`: none",
+		0, maxWait, func(p *Policy) *time.Duration { return &p.MaxAge }),
 	value("rateLimit", "`100/1s`: the most attempts in any window of that length, of all brokers together; `none`: no limit",
 		parseRate, func(p *Policy) *Rate { return &p.RateLimit }),
 	limited("concurrency", "1 to 100000: the most attempts in flight, of all brokers together; `none`: no limit", 100_000,

@@ -13,7 +13,12 @@ type Intake struct {
 	Identity   Identity
 	Ack        Ack
 	Budget     Budget
+	// ExpectEvery is the longest time without a new message that is no alarm; 0: any.
+	ExpectEvery time.Duration
 }
+
+// Rhythm is ExpectEvery as a text.
+func (i *Intake) Rhythm() string { return short(i.ExpectEvery) }
 
 // Duplicates says what is answered to a message whose ID is stored already, with the same content.
 type Duplicates uint8
@@ -110,6 +115,9 @@ var intakeFields = table[Intake]{
 	value("latencyBudget", "a duration from `1ms` to `4s`, by default `65ms`: how long a publish with `ack=journal` "+
 		"waits for the store",
 		parseBudget, func(p *Intake) *Budget { return &p.Budget }),
+	duration("expectEvery", "a duration from `100ms` to `8760h`, or `0`: where no message was stored for so long "+
+		"there is an [alert](notices.md#late-unpolled-silent) `channel.silent`. `0`: never",
+		0, maxWait, func(p *Intake) *time.Duration { return &p.ExpectEvery }),
 }
 
 // IntakeNames returns the names of the fields of a channel, as forms have them.

@@ -22,6 +22,7 @@ type Policy struct {
 	Backoff    Backoff       // waits before the retries
 	RetryOn    RetryOn       // answers that are retried
 	TTL        time.Duration // age at which a job is a dead letter; 0: never
+	MaxAge     time.Duration // objective for the oldest waiting job; 0: none
 
 	RateLimit   Rate // most attempts in a window, of all brokers
 	Concurrency int  // most attempts in flight, of all brokers; 0: no limit

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -152,7 +153,7 @@ var alertTests = map[string]func(*testing.T, *fixture){
 		}
 		require.Equal(t, 1, raise(loud[0], 1), "what the sink has got counts no longer")
 	},
-	"a growth of dead letters begins once": func(t *testing.T, f *fixture) {
+	"the growth of dead letters is counted": func(t *testing.T, f *fixture) {
 		ch, ks := f.channel(t, "c", 3)
 		msgs := f.messages(ch, 4)
 		f.insert(t, msgs...)
@@ -186,26 +187,114 @@ var alertTests = map[string]func(*testing.T, *fixture){
 		require.Equal(t, all[len(all)-1], newest)
 		_, err = f.NewestDead(f.ctx, ks[1].No)
 		require.ErrorIs(t, err, durable.ErrNotFound)
-		var begun atomic.Int32
-		race(5, func(int) {
-			won, err := f.BeginGrowth(f.ctx, ks[2].No, 500, "many")
-			require.NoError(t, err)
-			if won {
-				begun.Add(1)
+	},
+	"an alarm opens and closes once": func(t *testing.T, f *fixture) {
+		ch, ks := f.channel(t, "c", 2)
+		for i, event := range []durable.Event{durable.DLQGrowing, durable.ConsumerLate, durable.ConsumerUnpolled,
+			durable.ChannelSilent} {
+			no, consumer := ks[1].No, "k1"
+			if event == durable.ChannelSilent {
+				no, consumer = ch.No, ""
 			}
-		})
-		require.EqualValues(t, 1, begun.Load())
-		growing, err := f.Growing(f.ctx)
+			at := int64(1000 * (i + 1))
+			once := func(change func(context.Context, durable.Alert) (bool, error), at int64, reason string) {
+				t.Helper()
+				var changes atomic.Int32
+				race(5, func(int) {
+					changed, err := change(f.ctx, durable.Alert{Event: event, ConsumerNo: no, AtMs: at, Reason: reason})
+					require.NoError(t, err)
+					if changed {
+						changes.Add(1)
+					}
+				})
+				require.EqualValues(t, 1, changes.Load(), event)
+			}
+			alert := func(e durable.Event, at int64, reason string) durable.Alert {
+				return durable.Alert{Event: e, ConsumerNo: no, ChannelID: "c", ConsumerID: consumer, AtMs: at, Reason: reason}
+			}
+			closed, err := f.CloseAlarm(f.ctx, durable.Alert{Event: event, ConsumerNo: no, AtMs: at})
+			require.NoError(t, err)
+			require.False(t, closed, "it is not open")
+			once(f.OpenAlarm, at, "many")
+			open, err := f.Alarms(f.ctx)
+			require.NoError(t, err)
+			require.Equal(t, []durable.Alarm{{Event: event, No: no, SinceMs: at}}, open)
+			once(f.CloseAlarm, at+1, "few")
+			once(f.OpenAlarm, at+2, "again")
+			once(f.CloseAlarm, at+3, "no more")
+			open, err = f.Alarms(f.ctx)
+			require.NoError(t, err)
+			require.Empty(t, open)
+			require.Equal(t, []durable.Alert{alert(event, at, "many"), alert(event.Over(), at+1, "few"),
+				alert(event, at+2, "again"), alert(event.Over(), at+3, "no more")}, f.due(t, durable.AlertChannel, forever)[4*i:])
+			require.Equal(t, event.String()+".over", event.Over().String())
+		}
+	},
+	"an alarm about what was deleted closes, and none about what never was opens": func(t *testing.T, f *fixture) {
+		_, ks := f.channel(t, "c", 1)
+		for _, event := range []durable.Event{durable.ConsumerLate, durable.ChannelSilent} {
+			_, err := f.OpenAlarm(f.ctx, durable.Alert{Event: event, ConsumerNo: 99, AtMs: 1})
+			require.ErrorIs(t, err, durable.ErrNotFound)
+		}
+		open, err := f.Alarms(f.ctx)
 		require.NoError(t, err)
-		require.Equal(t, []uint32{ks[2].No}, growing)
-		due := f.due(t, durable.AlertChannel, 0)
-		require.Len(t, due, 1)
-		require.Equal(t, durable.DLQGrowing, due[0].Event)
-		require.NoError(t, f.EndGrowth(f.ctx, ks[2].No))
-		won, err := f.BeginGrowth(f.ctx, ks[2].No, 900, "many")
+		require.Empty(t, open)
+		opened, err := f.OpenAlarm(f.ctx, durable.Alert{Event: durable.ConsumerLate, ConsumerNo: ks[0].No, AtMs: 1})
 		require.NoError(t, err)
-		require.True(t, won)
-		require.Len(t, f.due(t, durable.AlertChannel, 0), 2)
+		require.True(t, opened)
+		_, err = f.DeleteConsumer(f.ctx, "c", durable.Put{ID: "k0"})
+		require.NoError(t, err)
+		closed, err := f.CloseAlarm(f.ctx, durable.Alert{Event: durable.ConsumerLate, ConsumerNo: ks[0].No, AtMs: 2})
+		require.NoError(t, err)
+		require.True(t, closed)
+		due := f.due(t, durable.AlertChannel, forever)
+		require.Len(t, due, 2)
+		require.Equal(t, "k0", due[1].ConsumerID)
+	},
+	"the rhythm of a channel only moves forward, and a pause begins it anew": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		rhythm := func() int64 {
+			t.Helper()
+			all, err := f.Rhythms(f.ctx)
+			require.NoError(t, err)
+			if len(all) == 0 {
+				return 0
+			}
+			require.Len(t, all, 1)
+			require.Equal(t, ch.No, all[0].ChannelNo)
+			return all[0].SinceMs
+		}
+		pause := func(paused bool) {
+			t.Helper()
+			_, changed, err := f.SetChannelPaused(f.ctx, "c", paused)
+			require.NoError(t, err)
+			require.True(t, changed)
+		}
+		pause(true)
+		pause(false)
+		require.Zero(t, rhythm(), "none was kept")
+		for _, step := range [][2]int64{{500, 500}, {400, 500}, {600, 600}} {
+			require.NoError(t, f.KeepRhythm(f.ctx, durable.Rhythm{ChannelNo: ch.No, SinceMs: step[0]}))
+			require.Equal(t, step[1], rhythm())
+		}
+		pause(true)
+		paused := rhythm()
+		require.Greater(t, paused, int64(600))
+		pause(false)
+		require.GreaterOrEqual(t, rhythm(), paused)
+		require.NoError(t, f.ForgetRhythm(f.ctx, ch.No))
+		require.Zero(t, rhythm())
+	},
+	"the newest message of a channel is read alone": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		other, _ := f.channel(t, "d", 1)
+		_, err := f.NewestMessage(f.ctx, ch.No)
+		require.ErrorIs(t, err, durable.ErrNotFound)
+		msgs := []*durable.Message{f.message(ch), f.message(ch), f.message(other)}
+		f.insert(t, msgs...)
+		newest, err := f.NewestMessage(f.ctx, ch.No)
+		require.NoError(t, err)
+		require.Equal(t, msgs[1].ID, newest)
 	},
 	"one of several brokers swaps a setting": func(t *testing.T, f *fixture) {
 		for old := range int64(3) {
