@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/feature/redrive"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/model/problem"
@@ -111,6 +112,9 @@ func (a *API) postRedrive(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
+	if r.TargetNo, err = a.target(ctx, rc, ch, k, req); err != nil {
+		return err
+	}
 	n, approximate, err := a.countLetters(ctx, &l)
 	if err != nil {
 		return err
@@ -128,7 +132,7 @@ func (a *API) postRedrive(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	case err != nil:
 		return err
 	}
-	if err := a.release(ctx, k.No); err != nil { // as for a redrive of the whole DLQ
+	if err := a.releaseFor(ctx, &r); err != nil { // as for a redrive of the whole DLQ
 		a.log.Warn("a redrive began, and its consumer is still held", "channel", ch.ID, "consumer", k.ID, "error",
 			err)
 	}
@@ -137,6 +141,39 @@ func (a *API) postRedrive(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		requestID(rc))
 	setLocation(rc, redrivePath(ch.ID, k.ID, r.ID()))
 	return answerJSON(rc, fasthttp.StatusAccepted, a.viewRedrive(&r))
+}
+
+// target returns the number of the other consumer that gets the letters, 0 without one. It is for management: a
+// consumer's tokens do not stand for what another one gets.
+func (a *API) target(ctx context.Context, rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer,
+	req apitype.RedriveRequest) (uint32, error) {
+	if req.Target == "" {
+		return 0, nil
+	}
+	if err := a.admit(ctx, rc, AccessManagement); err != nil {
+		return 0, err
+	}
+	to := a.o.Catalogue.Consumer(ch.ID, req.Target)
+	switch {
+	case to == nil:
+		return 0, invalidRedrive("The member Target names no consumer of this channel.")
+	case to.No == k.No:
+		return 0, invalidRedrive("The member Target must name another consumer. Without it the letters are opened again.")
+	case req.Canary:
+		return 0, invalidRedrive("The members Canary and Target exclude each other: a canary judges attempts of the " +
+			"consumer whose letters they are.")
+	case req.Limit > redrive.MaxTargetLimit:
+		return 0, invalidRedrive("The member Limit must be at most %d with Target.", redrive.MaxTargetLimit)
+	}
+	return to.No, nil
+}
+
+// releaseFor ends the hold of the consumer whose jobs a redrive opens.
+func (a *API) releaseFor(ctx context.Context, r *durable.Redriving) error {
+	if r.TargetNo != 0 {
+		return nil
+	}
+	return a.release(ctx, r.ConsumerNo)
 }
 
 func (a *API) wakeRedrives() {
@@ -171,6 +208,14 @@ func (a *API) viewRedrive(r *durable.Redriving) apitype.Redrive {
 	}
 	if r.FromMs > 0 {
 		v.Selection.From = textOfTime(r.FromMs)
+	}
+	if r.TargetNo != 0 {
+		if to := a.o.Catalogue.ConsumerByNo(r.TargetNo); to != nil && !to.Deleted() {
+			v.Target = to.ID
+		}
+		if r.ReplayNo != 0 {
+			v.Replay = strconv.FormatUint(uint64(r.ReplayNo), 10)
+		}
 	}
 	return v
 }
@@ -238,7 +283,7 @@ func (a *API) listRedrives(ctx context.Context, rc *fasthttp.RequestCtx) error {
 }
 
 func (a *API) pauseRedrive(ctx context.Context, rc *fasthttp.RequestCtx) error {
-	return a.setRedrive(ctx, rc, func(r *durable.Redriving) bool {
+	return a.setRedrive(ctx, rc, durable.ReplayPaused, func(r *durable.Redriving) bool {
 		held := r.State == durable.RedrivePaused || r.State == durable.RedriveStopped
 		return changeState(r, !held, durable.RedrivePaused)
 	})
@@ -247,7 +292,7 @@ func (a *API) pauseRedrive(ctx context.Context, rc *fasthttp.RequestCtx) error {
 // resumeRedrive lets a redrive go on. One that its canary has stopped begins its stage again, with
 // other letters.
 func (a *API) resumeRedrive(ctx context.Context, rc *fasthttp.RequestCtx) error {
-	return a.setRedrive(ctx, rc, func(r *durable.Redriving) bool {
+	return a.setRedrive(ctx, rc, durable.ReplayRunning, func(r *durable.Redriving) bool {
 		if r.State == durable.RedriveStopped {
 			r.StageJobs, r.StageOver, r.StageAgain, r.Reason = 0, 0, 0, ""
 		}
@@ -256,7 +301,7 @@ func (a *API) resumeRedrive(ctx context.Context, rc *fasthttp.RequestCtx) error 
 }
 
 func (a *API) cancelRedrive(ctx context.Context, rc *fasthttp.RequestCtx) error {
-	return a.setRedrive(ctx, rc, func(r *durable.Redriving) bool {
+	return a.setRedrive(ctx, rc, durable.ReplayCancelled, func(r *durable.Redriving) bool {
 		return changeState(r, r.State != durable.RedriveCancelled, durable.RedriveCancelled)
 	})
 }
@@ -268,14 +313,24 @@ func changeState(r *durable.Redriving, changes bool, to durable.RedrivingState) 
 	return changes
 }
 
-// setRedrive answers with the redrive after the change, which may have changed nothing.
-func (a *API) setRedrive(ctx context.Context, rc *fasthttp.RequestCtx, f func(*durable.Redriving) bool) error {
+// setRedrive answers with the redrive after the change, which may have changed nothing. replay is the state of
+// its replay then, if it is one to another consumer. A crash between the two changes leaves the redrive as it
+// was, and the repeated request does the rest.
+func (a *API) setRedrive(ctx context.Context, rc *fasthttp.RequestCtx, replay durable.ReplayState,
+	f func(*durable.Redriving) bool) error {
 	if err := noForm(rc); err != nil {
 		return err
 	}
 	r, err := a.redriveInPath(ctx, rc)
 	if err != nil {
 		return err
+	}
+	if r.ReplayNo != 0 && !r.State.Ended() {
+		_, err := a.o.Store.SetReplayState(ctx, r.ReplayNo, replay)
+		if err != nil && !errors.Is(err, durable.ErrReplayEnded) && !errors.Is(err, durable.ErrNotFound) {
+			return err
+		}
+		a.changed(ctx, rc)
 	}
 	after, err := a.o.Store.ChangeRedriving(ctx, r.ConsumerNo, r.No, f)
 	switch {

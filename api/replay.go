@@ -70,7 +70,7 @@ func (a *API) postReplay(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	}
 	if req.DryRun {
 		return answerJSON(rc, fasthttp.StatusOK, apitype.ReplayEstimate{Matched: n.Messages, Bytes: n.Bytes,
-			Estimated:        n.Estimated,
+			Estimated: n.Estimated, DeadLeftOut: n.DeadLeftOut,
 			EstimatedSeconds: a.estimate(k, r.Rate, n.Messages), RemovedBefore: removedBefore(r.RemovedMs)})
 	}
 	r.Matched, r.Bytes, r.Estimated = n.Messages, n.Bytes, n.Estimated
@@ -87,7 +87,9 @@ func (a *API) postReplay(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	a.log.Info("a replay began", "channel", ch.ID, "consumer", k.ID, "replay", r.ID(), "messages", r.Matched, "request_id",
 		requestID(rc))
 	setLocation(rc, replayPath(ch.ID, k.ID, r.ID()))
-	return answerJSON(rc, fasthttp.StatusAccepted, viewReplay(&r, durable.ReplayCounts{}))
+	view := viewReplay(&r, durable.ReplayCounts{})
+	view.DeadLeftOut = n.DeadLeftOut
+	return answerJSON(rc, fasthttp.StatusAccepted, view)
 }
 
 // countReplay counts the messages of a replay. Counts with a filter read payloads, so one runs at a

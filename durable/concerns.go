@@ -8,7 +8,12 @@ import "github.com/penstock-broker/penstock/internal/model/ident"
 
 // Concerns reports whether the message has a job for the consumer. The job of a deleted
 // consumer is over, see Derive.
+//
+// What the replay of a redrive has are letters of another consumer, whoever the messages were for.
 func (k *Consumer) Concerns(h Head) bool {
+	if k.Replay != nil && k.Replay.SourceNo != 0 {
+		return true
+	}
 	return k.meant(h) && (h.LeftOut == "" || !h.LeftOut.Has(k.Position))
 }
 

@@ -16,6 +16,9 @@ import (
 // repeats no letter and leaves none out, and of two brokers that do a step at once, one finds another
 // cursor and does nothing. The jobs that it has opened have rows of redriving_jobs until they are over;
 // the transaction that removes such a row counts its outcome.
+//
+// A redrive to another consumer opens no letter. It is a replay of that consumer, of the messages that are
+// letters of the redrive when the replay comes to them; the redrive has the counts of the replay.
 
 // ErrRedriveEnded means that a redrive is done or cancelled, so its state does not change any more.
 var ErrRedriveEnded = errors.New("durable: the redrive has ended")
@@ -451,7 +454,7 @@ func (s *Store) changeRedriving(ctx context.Context, consumerNo, no uint32, f fu
 		if err := f(ctx, tx, &r); err != nil {
 			return err
 		}
-		r.Busy = r.State == RedriveRunning || r.Redriven > r.Delivered+r.Dead
+		r.Busy = r.State == RedriveRunning || r.TargetNo == 0 && r.Redriven > r.Delivered+r.Dead
 		*out = r
 		return exec(ctx, tx, updateRedriving, append(r.progress().fields(), consumerNo, no)...)
 	})
@@ -497,4 +500,29 @@ func (s *Store) RedrivePicks(ctx context.Context, r *Redriving, after ident.ID, 
 		ids[i] = rows[i].ID
 	}
 	return ids, err
+}
+
+// RedriveLetters returns those of the messages that are letters of a redrive: dead letters that it means and
+// that are not discarded since. A redrive that was cancelled, or is not kept any more, has none.
+func (s *Store) RedriveLetters(ctx context.Context, consumerNo, no uint32, ids []ident.ID) ([]ident.ID, error) {
+	r, err := s.Redriving(ctx, consumerNo, no)
+	if errors.Is(err, ErrNotFound) || err == nil && r.State == RedriveCancelled {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if r.Picked {
+		picks, err := s.RedrivePicks(ctx, &r, ident.ID{}, MaxRedrivePicks)
+		if err != nil {
+			return nil, err
+		}
+		ids = slices.DeleteFunc(slices.Clone(ids), func(id ident.ID) bool { return !slices.Contains(picks, id) })
+	}
+	dead, err := s.DeadAmong(ctx, r.DeadSelection, ids)
+	letters := make([]ident.ID, len(dead))
+	for i, d := range dead {
+		letters[i] = d.ID
+	}
+	return letters, err
 }

@@ -58,6 +58,7 @@ type Store interface {
 	MessagesUpTo(ctx context.Context, channelNo uint32, ids []ident.ID, budget int) (msgs []durable.Message,
 		read int, err error)
 	Replay(ctx context.Context, no uint32) (durable.Replay, error)
+	RedriveLetters(ctx context.Context, consumerNo, no uint32, ids []ident.ID) ([]ident.ID, error)
 	Sizes(ctx context.Context, channelNo uint32, after, through ident.ID, limit int) ([]durable.Sized, error)
 	AdvanceReplay(ctx context.Context, no uint32, from, to ident.ID, jobs, bytes int64) (moved bool, err error)
 	SetReplayState(ctx context.Context, no uint32, to durable.ReplayState) (durable.Replay, error)

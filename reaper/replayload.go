@@ -106,7 +106,7 @@ func (l *loader) matching(ctx context.Context, k *durable.Consumer, heads []dura
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	was, err := l.Store.JobStates(ctx, k.Replay.ConsumerNo, ids)
+	meant, err := l.meant(ctx, k.Replay, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -116,9 +116,27 @@ func (l *loader) matching(ctx context.Context, k *durable.Consumer, heads []dura
 	}
 	mine := heads[:0]
 	for _, h := range heads {
-		if k.Concerns(h.Head) && (l.r.Of.Matches(was[h.ID].Status) || now[h.ID].Status != durable.Waiting) {
+		if k.Concerns(h.Head) && (meant[h.ID] || now[h.ID].Status != durable.Waiting) {
 			mine = append(mine, h)
 		}
 	}
 	return mine, nil
+}
+
+// meant returns which messages the replay repeats, by what became of the job of the consumer, or of the one
+// whose letters a redrive has.
+func (l *loader) meant(ctx context.Context, r *durable.Replay, ids []ident.ID) (map[ident.ID]bool, error) {
+	out := map[ident.ID]bool{}
+	if r.SourceNo != 0 {
+		letters, err := l.Store.RedriveLetters(ctx, r.SourceNo, r.RedriveNo, ids)
+		for _, id := range letters {
+			out[id] = true
+		}
+		return out, err
+	}
+	was, err := l.Store.JobStates(ctx, r.ConsumerNo, ids)
+	for _, id := range ids {
+		out[id] = r.Of.Matches(was[id].Status)
+	}
+	return out, err
 }

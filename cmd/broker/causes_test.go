@@ -22,6 +22,8 @@ func TestDeadLettersByCause(t *testing.T) {
 			"a redrive opens what it is asked for":                      redriveOfAGroup,
 			"a canary stops when its stage fails again":                 canaryStops,
 			"a canary whose stages are delivered redrives all":          canaryGoesOn,
+			"another consumer gets letters, and they stay":              redriveToAnother,
+			"a redrive to another consumer is held and ends with it":    redriveToAnotherIsHeld,
 			"a redrive keeps to its rate, is paused, and ends for good": redriveAtARate,
 		} {
 			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
@@ -217,6 +219,92 @@ func redriveAtARate(t *testing.T, p *process) {
 	require.Equal(t, 200, s.do("GET", s.path("/consumer/k/redrives?limit=1"), "", consumerTokens("k")...).status)
 }
 
+// redriveToAnother sends letters to a consumer that is younger than they are, and to one that pulls.
+func redriveToAnother(t *testing.T, p *process) {
+	broken := newMoodySink(t, 500)
+	s := p.stage(t, "k="+broken.URL)
+	s.kill("even", 4)
+	s.kill("odd", 3)
+	odd := s.deadGroups("k")[1].Fingerprint
+	repaired := newSink(t, nil)
+	s.join("other=" + repaired.URL)
+	s.join("pull")
+	at := s.redrive("k", fmt.Sprintf(`"Fingerprint":%q,"Target":"other"`, odd))
+	done := s.awaitRedrive(at, "the redrive is done", func(v apitype.Redrive) bool { return v.State == "DONE" })
+	require.Equal(t, []any{int64(3), int64(3), int64(3), int64(0), "other"}, []any{done.Matched, done.Redriven,
+		done.Delivered, done.Dead, done.Target})
+	require.Equal(t, 3, repaired.count())
+	require.True(t, repaired.hasAll([]string{"odd0", "odd1", "odd2"}))
+	require.Len(t, s.dead("k", 100), 7, "the letters stay")
+	require.Equal(t, 200, s.do("GET", s.path("/consumer/other/replay/", done.Replay), "").status)
+
+	dead := s.dead("k", 100)
+	at = s.redrive("k", fmt.Sprintf(`"Jobs":[%q,%q,%q],"Limit":2,"Target":"pull"`, dead[0].ID, dead[2].ID, dead[5].ID))
+	var got []apitype.ClaimedJob
+	eventually(t, "both letters are claimed", func() bool {
+		c, _ := s.claimOf("pull")
+		got = append(got, c.Result...)
+		return len(got) == 2
+	})
+	for _, j := range got {
+		require.Equal(t, 202, s.move("pull", j.ID, to("DELIVERED"), "X-Broker-Lease", j.Lease).status)
+	}
+	require.EqualValues(t, 2, s.awaitRedrive(at, "the redrive is done", func(v apitype.Redrive) bool {
+		return v.State == "DONE"
+	}).Delivered)
+	at = s.redrive("k", `"Limit":2,"Target":"other"`)
+	require.EqualValues(t, 2, s.awaitRedrive(at, "the redrive is done", func(v apitype.Redrive) bool {
+		return v.State == "DONE"
+	}).Delivered)
+	require.Equal(t, 5, repaired.count())
+
+	var estimate apitype.ReplayEstimate
+	r := s.do("POST", s.path("/consumer/k/replay"), `{`+everSince+`,"DryRun":true}`)
+	strictjson.Decode(t, []byte(r.body), &estimate)
+	require.Equal(t, []int64{0, 7}, []int64{estimate.Matched, estimate.DeadLeftOut}, "a replay says what it leaves out")
+	r = s.do("POST", s.path("/consumer/k/replay"), `{`+everSince+`,"Only":"all","DryRun":true}`)
+	require.NotContains(t, r.body, "DeadLeftOut")
+	require.Contains(t, s.do("POST", s.path("/consumer/k/replay"), `{`+everSince+`}`).body, `"DeadLeftOut":7`)
+
+	for _, body := range []string{`"Target":"nobody"`, `"Target":"k"`, `"Target":"other","Canary":true`,
+		`"Target":"other","Limit":10001`} {
+		requireProblem(t, s.do("POST", s.path("/consumer/k/dlq/redrive"), "{"+body+"}"), 400, "invalid_redrive")
+	}
+}
+
+func redriveToAnotherIsHeld(t *testing.T, p *process) {
+	broken := newMoodySink(t, 500)
+	s := p.stage(t, "k="+broken.URL)
+	s.kill("even", 10)
+	repaired := newSink(t, nil)
+	s.join("other=" + repaired.URL)
+	at := s.redrive("k", `"Rate":"1/1s","Target":"other"`)
+	s.awaitRedrive(at, "a first letter", func(v apitype.Redrive) bool { return v.Delivered > 0 })
+	behind := s.redrive("k", `"Limit":1,"Target":"other"`)
+	require.Contains(t, s.awaitRedrive(behind, "another replay is in the way", func(v apitype.Redrive) bool {
+		return v.Reason != ""
+	}).Reason, "it waits for the end of the replay")
+	require.Equal(t, 200, s.do("POST", at+"/pause", "", consumerTokens("k")...).status)
+	v := s.awaitRedrive(at, "paused", func(v apitype.Redrive) bool { return v.State == "PAUSED" })
+	require.Equal(t, "PAUSED", s.replayAt(s.path("/consumer/other/replay/", v.Replay)).State)
+	require.Equal(t, 200, s.do("POST", at+"/resume", "", consumerTokens("k")...).status)
+	require.Equal(t, "RUNNING", s.replayAt(s.path("/consumer/other/replay/", v.Replay)).State)
+	require.Equal(t, 200, s.do("POST", at+"/cancel", "", consumerTokens("k")...).status)
+	require.Equal(t, "CANCELLED", s.replayAt(s.path("/consumer/other/replay/", v.Replay)).State)
+	require.EqualValues(t, 1, s.awaitRedrive(behind, "the next one runs", func(v apitype.Redrive) bool {
+		return v.State == "DONE"
+	}).Delivered)
+	require.Less(t, repaired.count(), 10)
+	require.Len(t, s.dead("k", 100), 10)
+
+	at = s.redrive("k", `"Rate":"1/1s","Target":"other"`)
+	s.awaitRedrive(at, "a first letter", func(v apitype.Redrive) bool { return v.Delivered > 0 })
+	s.delete(s.path("/consumer/other"))
+	require.Contains(t, s.awaitRedrive(at, "the end of the other consumer", func(v apitype.Redrive) bool {
+		return v.State == "CANCELLED"
+	}).Reason, "deleted")
+}
+
 // A kill between the store and Redis, in the middle of a canary: another life of the broker goes on.
 func TestFaultKillInTheMiddleOfARedriveLosesAndRepeatsNoLetter(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
@@ -242,5 +330,33 @@ func TestFaultKillInTheMiddleOfARedriveLosesAndRepeatsNoLetter(t *testing.T) {
 		})
 		require.Equal(t, []any{"DONE", int64(15), int64(15)}, []any{view.State, view.Redriven, view.Delivered})
 		require.Contains(t, q.do("GET", "/channel/c/consumer/k/dlq/groups", "").body, `"Result":[]`)
+	})
+}
+
+// A kill between the begin of the replay and the note of it: another life finds the replay, and begins no other.
+func TestFaultKillAtTheBeginOfARedriveToAnotherConsumer(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		w.with(quick...)
+		broken, repaired := newMoodySink(t, 500), newSink(t, nil)
+		p := w.start("BROKER_MAX_RETRIES=0", envKill+"="+failpoint.AfterReplay+":1")
+		p.sample("k="+broken.URL, "other="+repaired.URL+"/other")
+		for i := range 5 {
+			p.publish(fmt.Sprint("m-", i))
+		}
+		eventually(t, "dead letters", func() bool {
+			return strings.Count(p.do("GET", "/channel/c/consumer/k/dlq", "").body, `"DEAD"`) == 5 && repaired.count() == 5
+		})
+		r := p.do("POST", "/channel/c/consumer/k/dlq/redrive", `{"Target":"other"}`)
+		require.Equal(t, 202, r.status, r.body)
+		p.awaitEnd()
+		q := w.start("BROKER_MAX_RETRIES=0")
+		var view apitype.Redrive
+		eventually(t, "the redrive is done", func() bool {
+			strictjson.Decode(t, []byte(q.do("GET", r.header.Get("Location"), "").body), &view)
+			return view.State == "DONE"
+		})
+		require.Equal(t, []any{int64(5), int64(5)}, []any{view.Redriven, view.Delivered})
+		require.Equal(t, 1, strings.Count(q.do("GET", "/channel/c/consumer/other/replays", "").body, `"ID"`))
+		require.Equal(t, 5, repaired.distinct())
 	})
 }

@@ -39,6 +39,11 @@ type Store interface {
 	SettleRedriving(ctx context.Context, consumerNo, no uint32, ends []durable.RedriveEnd) (durable.Redriving, error)
 	ChangeRedriving(ctx context.Context, consumerNo, no uint32, f func(r *durable.Redriving) bool) (durable.Redriving,
 		error)
+	CreateReplay(ctx context.Context, r durable.Replay) (durable.Replay, error)
+	Replay(ctx context.Context, no uint32) (durable.Replay, error)
+	Replays(ctx context.Context, k durable.Consumer, from uint32, limit int) ([]durable.Replay, error)
+	ReplayCounts(ctx context.Context, r *durable.Replay) (durable.ReplayCounts, error)
+	SetReplayState(ctx context.Context, no uint32, to durable.ReplayState) (durable.Replay, error)
 }
 
 // A Desk is the part of jobs.Desk used here.
@@ -153,11 +158,14 @@ func (r *Runner) round(ctx context.Context) (busy bool, failure error) {
 
 // goOn counts what is over and opens further letters.
 func (r *Runner) goOn(ctx context.Context, k *durable.Consumer, u *run, of *durable.Redriving) error {
+	if of.TargetNo != 0 {
+		return r.follow(ctx, of)
+	}
 	until := time.Now().Add(turn)
 	if err := r.settle(ctx, u, of, until); err != nil {
 		return err
 	}
-	for of.State == durable.RedriveRunning && of.TargetNo == 0 && time.Now().Before(until) {
+	for of.State == durable.RedriveRunning && time.Now().Before(until) {
 		if full(of) {
 			if goes, err := r.judge(ctx, k, of); !goes || err != nil {
 				return err

@@ -30,6 +30,9 @@ type DeadSelection struct {
 // A RedriveRequest opens selected dead letters of a consumer again.
 type RedriveRequest struct {
 	DeadSelection
+	// Target is another consumer of the channel, which gets the letters as a replay; they stay. Absent: they are
+	// opened again.
+	Target string `json:"Target,omitempty"`
 	Rate   string `json:"Rate,omitempty"`   // as RateLimit of a Policy: "100/1s"; absent: as fast as it goes
 	Canary bool   `json:"Canary,omitempty"` // 1, then 10, then 100, then all; stops when they fail again
 	DryRun bool   `json:"DryRun,omitempty"` // count, and redrive nothing
@@ -53,7 +56,7 @@ type Redrive struct {
 	Stage       string `json:"Stage"`                 // of a canary: "1", "10", "100", then "all"
 	Matched     int64  `json:"Matched"`               // counted at the begin; of one that is done, those that it opened
 	Approximate bool   `json:"Approximate,omitempty"` // Matched: there are more
-	Redriven    int64  `json:"Redriven"`              // jobs that it has opened again
+	Redriven    int64  `json:"Redriven"`              // jobs that it has opened again, or that were sent to Target
 	Delivered   int64  `json:"Delivered"`             // of these
 	Dead        int64  `json:"Dead"`                  // of these: dead again
 	Reason      string `json:"Reason"`                // why it stopped, "" unless it did
@@ -61,6 +64,8 @@ type Redrive struct {
 	Selection DeadSelection `json:"Selection"` // as it was asked for, without Jobs
 	Rate      string        `json:"Rate,omitempty"`
 	Canary    bool          `json:"Canary,omitempty"`
+	Target    string        `json:"Target,omitempty"` // the other consumer; "" once it is deleted
+	Replay    string        `json:"Replay,omitempty"` // its replay, of that consumer
 
 	StartedAt      Time `json:"StartedAt"`
 	StateChangedAt Time `json:"StateChangedAt"`

@@ -15,8 +15,10 @@ type ReplayEstimate struct {
 	Matched          int64   `json:"Matched"`             // messages
 	Bytes            int64   `json:"Bytes"`               // of their payloads
 	EstimatedSeconds float64 `json:"EstimatedSeconds"`    // at the rates, or at 500 messages a second
-	Estimated        bool    `json:"Estimated,omitempty"` // Matched and Bytes are extrapolated from a part
-	RemovedBefore    *Time   `json:"RemovedBefore,omitempty"`
+	Estimated        bool    `json:"Estimated,omitempty"` // the counts are extrapolated from a part
+	// DeadLeftOut are dead letters of the time, which only "dead" or "all" repeat.
+	DeadLeftOut   int64 `json:"DeadLeftOut,omitempty"`
+	RemovedBefore *Time `json:"RemovedBefore,omitempty"`
 }
 
 // A Replay is messages of the past that a consumer gets once more.
@@ -30,9 +32,10 @@ type Replay struct {
 	Rate   string `json:"Rate,omitempty"`
 	// messages, counted at the begin; of one that is done, those that it repeated
 	Matched        int64 `json:"Matched"`
-	Bytes          int64 `json:"Bytes"`               // of their payloads
-	Estimated      bool  `json:"Estimated,omitempty"` // Matched and Bytes are extrapolated from a part
-	Replayed       int64 `json:"Replayed"`            // messages of which a copy was sent
+	Bytes          int64 `json:"Bytes"`                 // of their payloads
+	Estimated      bool  `json:"Estimated,omitempty"`   // Matched and Bytes are extrapolated from a part
+	DeadLeftOut    int64 `json:"DeadLeftOut,omitempty"` // in the answer to a ReplayRequest: as of a ReplayEstimate
+	Replayed       int64 `json:"Replayed"`              // messages of which a copy was sent
 	Delivered      int64 `json:"Delivered"`
 	Dead           int64 `json:"Dead"`
 	StartedAt      Time  `json:"StartedAt"`

@@ -27,7 +27,10 @@ type ReplayStore interface {
 // A ReplayCount is the size of a replay.
 type ReplayCount struct {
 	Messages, Bytes int64
-	Estimated       bool
+	// DeadLeftOut are the dead letters of the time that a replay of delivered jobs leaves out, whatever its
+	// filter says of them.
+	DeadLeftOut int64
+	Estimated   bool
 }
 
 // CountReplay counts the messages that a replay of the consumer would repeat now. It reads them in
@@ -78,6 +81,9 @@ func (c *ReplayCount) page(ctx context.Context, s ReplayStore, k *durable.Consum
 	var places []int // of the candidates in heads
 	ids = ids[:0]
 	for i, h := range heads {
+		if r.Of == durable.ReplayDelivered && states[h.ID].Status == durable.Dead && k.Concerns(h.Head) {
+			c.DeadLeftOut++
+		}
 		if k.Concerns(h.Head) && r.Of.Matches(states[h.ID].Status) {
 			places, ids = append(places, i), append(ids, h.ID)
 		}
@@ -105,6 +111,9 @@ func (c *ReplayCount) extrapolate(r *durable.Replay, last ident.ID) {
 	read, all := last.Millis()-r.After.Millis(), r.Through.Millis()-r.After.Millis()
 	if read > 0 && all > read {
 		part := float64(all) / float64(read)
-		*c = ReplayCount{int64(float64(c.Messages) * part), int64(float64(c.Bytes) * part), true}
+		for _, n := range []*int64{&c.Messages, &c.Bytes, &c.DeadLeftOut} {
+			*n = int64(float64(*n) * part)
+		}
+		c.Estimated = true
 	}
 }

@@ -243,3 +243,18 @@ func (t storeSeam) changed(ctx context.Context, op string, consumerNo uint32,
 	}
 	return a.r, err
 }
+
+// RedriveLetters is of redrives to another consumer, which the simulation does not have.
+func (t storeSeam) RedriveLetters(context.Context, uint32, uint32, []ident.ID) ([]ident.ID, error) {
+	return nil, nil
+}
+
+// ReplayCounts is as RedriveLetters.
+func (t storeSeam) ReplayCounts(context.Context, *durable.Replay) (durable.ReplayCounts, error) {
+	return durable.ReplayCounts{}, nil
+}
+
+// Replays is as RedriveLetters.
+func (t storeSeam) Replays(context.Context, durable.Consumer, uint32, int) ([]durable.Replay, error) {
+	return nil, nil
+}

@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -237,6 +238,9 @@ var deadGroupTests = map[string]func(*testing.T, *fixture){
 			among, err := f.DeadAmong(f.ctx, c.of, id[:8])
 			require.NoError(t, err)
 			require.Len(t, among, len(up), "%+v", c.of)
+			for _, picks := range [][]ident.ID{nil, id[3:6]} {
+				f.requireRedriveLetters(t, c.of, picks, id[:8], up)
+			}
 		}
 		n, _, err := f.CountDead(f.ctx, durable.DeadSelection{ConsumerNo: k, HasFingerprint: true, Fingerprint: odd})
 		require.NoError(t, err)
@@ -245,6 +249,31 @@ var deadGroupTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.EqualValues(t, 2, n)
 	},
+}
+
+// requireRedriveLetters requires that a redrive of the selection, or of picks of it, has these letters until it
+// is cancelled.
+func (f *fixture) requireRedriveLetters(t *testing.T, of durable.DeadSelection, picks, among, want []ident.ID) {
+	t.Helper()
+	r, err := f.CreateRedriving(f.ctx, durable.Redriving{DeadSelection: of, TargetNo: 99}, picks)
+	require.NoError(t, err)
+	if picks != nil {
+		want = slices.DeleteFunc(slices.Clone(want), func(id ident.ID) bool { return !slices.Contains(picks, id) })
+	}
+	got, err := f.RedriveLetters(f.ctx, r.ConsumerNo, r.No, among)
+	require.NoError(t, err)
+	require.ElementsMatch(t, want, got)
+	_, err = f.ChangeRedriving(f.ctx, r.ConsumerNo, r.No, func(now *durable.Redriving) bool {
+		now.State = durable.RedriveCancelled
+		return true
+	})
+	require.NoError(t, err)
+	got, err = f.RedriveLetters(f.ctx, r.ConsumerNo, r.No, among)
+	require.NoError(t, err)
+	require.Empty(t, got)
+	got, err = f.RedriveLetters(f.ctx, r.ConsumerNo, r.No+1, among)
+	require.NoError(t, err)
+	require.Empty(t, got, "there is no such redrive")
 }
 
 func idsOf(all []durable.DeadJob) (out []ident.ID) {
