@@ -39,8 +39,9 @@
 // # Sizes expected
 //
 // messages, message_keys, prioritised and deliveries grow with traffic (hundreds of millions
-// of rows), open_jobs, dead_jobs and attempts with failures, all other tables with the number
-// of producers, channels, consumers and brokers. Of the tables that grow with traffic only
+// of rows), open_jobs, dead_jobs and attempts with failures, history with time up to a bound for
+// each active consumer, all other tables with the number of producers, channels, consumers and
+// brokers. Of the tables that grow with traffic only
 // ordered, idempotency_keys, scheduled and exchanges have a secondary index.
 //
 // # Where to find what

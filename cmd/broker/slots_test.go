@@ -38,6 +38,36 @@ func awaitSlots(t testing.TB, what string, is func() bool) {
 	}
 }
 
+func TestTheHistoryCountsFailuresAndDeadLetters(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		w = w.with(quick...)
+		p := w.start("BROKER_RETRY_BACKOFF=10ms")
+		sink := newSink(t, func(int, received) int { return 500 })
+		p.sample("k="+sink.URL, "pull")
+		p.put("/channel/c/consumer/k", "maxRetries", "2")
+		for range 3 {
+			p.publish("m")
+		}
+		eventually(t, "the attempts", func() bool { return sink.count() == 9 })
+		eventually(t, "a job", func() bool {
+			jobs, _ := p.claim("pull", "limit=1")
+			return len(jobs) == 1 && p.update("pull", map[string]any{"ID": jobs[0].ID, "Lease": jobs[0].Lease,
+				"NextState": "DELIVERED"})[0].Status == 202
+		})
+		require.Zero(t, p.stop())
+		p = w.start()
+		k := p.slots("?channel=c&consumer=k")
+		require.Equal(t, [4]int64{3, 0, 6, 3}, [4]int64{k.Accepted, k.Delivered, k.Failed, k.Dead})
+		require.Positive(t, k.DeliveryP50)
+		pull := p.slots("?channel=c&consumer=pull")
+		require.Equal(t, [4]int64{3, 1, 0, 0}, [4]int64{pull.Accepted, pull.Delivered, pull.Failed, pull.Dead})
+		require.Zero(t, pull.DeliveryP50)
+		c := p.slots("?channel=c")
+		require.Equal(t, [4]int64{3, 1, 6, 3}, [4]int64{c.Accepted, c.Delivered, c.Failed, c.Dead})
+		require.Positive(t, c.AckP99)
+	})
+}
+
 // The history of a whole cluster adds up with what was published and delivered: of two brokers, over stops,
 // a kill and a wiped Redis, at each step.
 func TestKillsChangeNothingOfTheHistoryThatIsWritten(t *testing.T) {

@@ -378,3 +378,25 @@ func TestTheBoundOfAProducerMayBeASize(t *testing.T) {
 		require.Error(t, err, text)
 	}
 }
+
+func TestTheFieldsThatTwoRecordsSetToOtherValuesAreNamed(t *testing.T) {
+	b := NewBook(Policy{})
+	record := func(was string, form map[string]string) string {
+		is, err := b.Merge(was, form, time.Now())
+		require.NoError(t, err)
+		return is
+	}
+	empty := record("", map[string]string{})
+	first := record("", map[string]string{"timeout": "5s", "maxRetries": "2"})
+	require.Empty(t, Changed("", empty))
+	require.Empty(t, Changed(first, first))
+	require.Equal(t, []string{"maxRetries", "timeout"}, Changed("", first))
+	require.Equal(t, []string{"maxRetries", "timeout"}, Changed(first, ""))
+	require.Equal(t, []string{"timeout"}, Changed(first, record(first, map[string]string{"timeout": "6s"})))
+	require.Equal(t, []string{"maxRetries"}, Changed(first, record(first, map[string]string{"maxRetries": ""})))
+	const secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+	signed := record(first, map[string]string{"signingSecret": secret})
+	again := record(signed, map[string]string{"signingSecret": "whsec_MTEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="})
+	require.Equal(t, []string{"signingSecret", "signingSecretPrevious"}, Changed(signed, again))
+	require.Equal(t, []string{"timeout"}, Changed("no record", record("", map[string]string{"timeout": "1s"})))
+}
