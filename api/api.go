@@ -52,6 +52,7 @@ type Store interface {
 	Senders(ctx context.Context, channelNo uint32, ids []ident.ID) ([]durable.Message, error)
 	Attempts(ctx context.Context, consumerNo uint32, id ident.ID, limit int) ([]durable.Attempt, error)
 	LeaseCounts(ctx context.Context, consumerNo uint32, id ident.ID) (givenBack, lost int, err error)
+	HeadersOf(ctx context.Context, channelNo uint32, id ident.ID) ([]byte, error)
 	Steps(ctx context.Context, p durable.StepPage) (steps []durable.Step, next durable.Step, more bool, err error)
 	DeleteProducer(ctx context.Context, p durable.Put) (durable.Producer, error)
 	DeleteChannel(ctx context.Context, p durable.Put) (durable.Channel, error)
@@ -260,6 +261,7 @@ type Options struct {
 	Registerer prometheus.Registerer   // registers the request metrics; nil: not registered
 	Version    apitype.Version
 	Log        *slog.Logger // nil: slog.Default()
+	Traces     Traces       // what timelines say of traces
 	Access     AccessLog    // which requests have a line in Log
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
+	"github.com/penstock-broker/penstock/internal/feature/tracing"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
@@ -40,6 +41,8 @@ type timeline struct {
 	fromMs  int64 // and that job's steps from this time on
 	result  []apitype.TimelineEvent
 	changed time.Time
+	parent  tracing.Parent // the creation context of the message,
+	traced  bool           // if it has one
 }
 
 func (a *API) messageTimeline(ctx context.Context, rc *fasthttp.RequestCtx) error {
@@ -58,9 +61,6 @@ func (a *API) messageTimeline(ctx context.Context, rc *fasthttp.RequestCtx) erro
 	}
 	if err := t.begin(q.First); err != nil {
 		return err
-	}
-	if q.First == "" {
-		t.result = append(t.result, t.accepted())
 	}
 	var consumers []*durable.Consumer
 	rest := ""
@@ -100,9 +100,6 @@ func (a *API) jobTimeline(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if t.pos != k.Position {
 		return errUnknownStep
 	}
-	if q.First == "" {
-		t.result = append(t.result, t.accepted())
-	}
 	return t.answer(ctx, rc, q, []*durable.Consumer{k}, "")
 }
 
@@ -133,6 +130,12 @@ func (t *timeline) begin(first string) error {
 // of them begins; "": there is none.
 func (t *timeline) answer(ctx context.Context, rc *fasthttp.RequestCtx, q pageQuery, consumers []*durable.Consumer,
 	rest string) error {
+	if err := t.readTrace(ctx); err != nil {
+		return err
+	}
+	if q.First == "" {
+		t.result = append(t.result, t.accepted())
+	}
 	t.changed = t.m.ID.Time()
 	if len(consumers) > 0 {
 		byNo := make(map[uint32]*durable.Consumer, len(consumers))
@@ -166,7 +169,8 @@ func (t *timeline) answer(ctx context.Context, rc *fasthttp.RequestCtx, q pageQu
 		}
 	}
 	slices.SortStableFunc(t.result, func(a, b apitype.TimelineEvent) int { return a.At.Compare(b.At.Time) })
-	view := apitype.Timeline{Result: t.result}
+	view := apitype.Timeline{Result: t.result, TraceID: t.publishTrace()}
+	view.TraceURL = t.a.o.Traces.link(view.TraceID)
 	if view.Result == nil {
 		view.Result = []apitype.TimelineEvent{}
 	}
@@ -183,14 +187,21 @@ func (t *timeline) accepted() apitype.TimelineEvent {
 	e := apitype.TimelineEvent{At: apitype.Time{Time: t.m.ID.Time()}, Event: apitype.EventAccepted}
 	node := t.m.ID.Node()
 	e.Broker, e.Detail = &node, "broker "+strconv.Itoa(node)
+	e.TraceID = t.publishTrace()
+	e.TraceURL = t.a.o.Traces.link(e.TraceID)
 	return e
 }
 
 // job adds the steps of one job.
 func (t *timeline) job(k *durable.Consumer, steps []durable.Step) {
+	redrivenMs := int64(0)
 	for i := range steps {
 		s := &steps[i]
+		if s.Kind == durable.StepRedriven {
+			redrivenMs = s.AtMs
+		}
 		e := t.event(k, s)
+		t.tell(&e, k, s, redrivenMs)
 		if s.Kind == durable.StepDelivered || s.Kind == durable.StepReplayed && s.Reason == durable.NoReason {
 			attempt := e
 			attempt.Event = apitype.EventAttempt

@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
-const selectTasks = `
+const selectHeaders = `
 SELECT
     id,
     headers
@@ -20,7 +20,7 @@ func (s *Store) Tasks(ctx context.Context, channelNo uint32, ids []ident.ID) (ma
 	out := make(map[ident.ID]string, len(ids))
 	for _, part := range chunks(ids, maxInList) {
 		err := repeat(ctx, "read tasks", func(ctx context.Context) error {
-			return each(ctx, s.reads, list(selectTasks, len(part)), inArgs(channelNo, part), func(r *sql.Rows) error {
+			return each(ctx, s.reads, list(selectHeaders, len(part)), inArgs(channelNo, part), func(r *sql.Rows) error {
 				var m Message
 				err := r.Scan(asID{&m.ID}, &m.Headers)
 				out[m.ID] = m.Task()
@@ -32,4 +32,14 @@ func (s *Store) Tasks(ctx context.Context, channelNo uint32, ids []ident.ID) (ma
 		}
 	}
 	return out, nil
+}
+
+// HeadersOf returns the headers of a message, without its payload; nil where the channel has no such message.
+func (s *Store) HeadersOf(ctx context.Context, channelNo uint32, id ident.ID) (headers []byte, err error) {
+	err = repeat(ctx, "read headers", func(ctx context.Context) error {
+		return each(ctx, s.reads, list(selectHeaders, 1), inArgs(channelNo, []ident.ID{id}), func(r *sql.Rows) error {
+			return r.Scan(asID{&id}, &headers)
+		})
+	})
+	return headers, err
 }

@@ -7,12 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-broker/penstock/api"
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/feature/tracing"
 )
-
-// tracePlace stands for the ID in BROKER_TRACE_URL.
-const tracePlace = "{traceID}"
 
 // checkTraces checks the settings of traces, and reads the variables OTEL_*.
 func (c *config) checkTraces(f *faults) {
@@ -20,11 +18,11 @@ func (c *config) checkTraces(f *faults) {
 		f.add("BROKER_TRACE_FOLLOW", "must be from 0s to 168h, not %v", d)
 	}
 	if c.TraceURL != "" {
-		u, err := url.Parse(strings.ReplaceAll(c.TraceURL, tracePlace, strings.Repeat("0", 32)))
+		u, err := url.Parse(strings.ReplaceAll(c.TraceURL, api.TracePlace, strings.Repeat("0", 32)))
 		switch {
-		case !strings.Contains(c.TraceURL, tracePlace):
+		case !strings.Contains(c.TraceURL, api.TracePlace):
 			f.add("BROKER_TRACE_URL", "must contain %s, where the ID of the trace goes, like https://traces.example/trace/%s",
-				tracePlace, tracePlace)
+				api.TracePlace, api.TracePlace)
 		case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil:
 			f.add("BROKER_TRACE_URL", "must be an absolute http or https URL without a user name")
 		}
@@ -73,4 +71,10 @@ func (b *broker) publishDue(ctx context.Context, msgs []*durable.Message) []erro
 		}
 	}
 	return b.plane.ForwardAll(ctx, msgs)
+}
+
+// traceLinks are what timelines say of traces.
+func (b *broker) traceLinks() api.Traces {
+	return api.Traces{On: b.tracer != nil, Follow: b.cfg.TraceFollow, Failures: b.tracer != nil && b.cfg.TraceFailures,
+		URL: b.cfg.TraceURL}
 }

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/test/strictjson"
 )
 
 // A span is one that a receiver got.
@@ -142,7 +143,7 @@ const (
 func TestTraces(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
 		r := newTraceReceiver(t)
-		p := w.with(pushSettings...).start(r.on()...)
+		p := w.with(pushSettings...).start(append(r.on(), "BROKER_TRACE_URL=https://t.example/trace/{traceID}?x=1")...)
 		for name, story := range map[string]func(*testing.T, *process, *traceReceiver){
 			"an attempt is a child of the publish":                   tracedPush,
 			"a retry is a child, too":                                tracedRetry,
@@ -326,17 +327,40 @@ func tracedRedrive(t *testing.T, p *process, r *traceReceiver) {
 	send, process := s.await(1, "send")[0], s.await(3, "process")
 	require.Equal(t, []string{send.ID, send.ID}, []string{process[0].Parent, process[1].Parent})
 	requireLinked(t, process[2], send)
+	s.requireTraces(own, send, "ATTEMPT "+process[0].Trace, "ATTEMPT "+process[1].Trace,
+		"DEAD "+process[1].Trace, "REDRIVEN ",
+		"ATTEMPT "+process[2].Trace, "DELIVERED "+process[2].Trace)
+}
+
+// requireTraces checks the traces in the timeline of a message: that of its publish, and those of events.
+func (s tracedStage) requireTraces(own string, send span, want ...string) {
+	s.t.Helper()
+	r := s.do("GET", own+"/timeline", "")
+	require.Equal(s.t, 200, r.status, r.body)
+	var view apitype.Timeline
+	strictjson.Decode(s.t, []byte(r.body), &view)
+	require.Equal(s.t, []string{send.Trace, "https://t.example/trace/" + send.Trace + "?x=1"},
+		[]string{view.TraceID, view.TraceURL})
+	var got []string
+	for _, e := range view.Result {
+		got = append(got, e.Event+" "+e.TraceID)
+		require.Equal(s.t, e.TraceID != "", e.TraceURL != "")
+	}
+	require.Equal(s.t, append([]string{"ACCEPTED " + send.Trace}, want...), got)
 }
 
 func tracedReplay(t *testing.T, p *process, r *traceReceiver) {
 	sink := newSink(t, nil)
 	s := tracedStage{p.stage(t, "k="+sink.URL), r}
-	s.awaitStatus(s.publish("x", "traceparent", callerParent), "DELIVERED")
+	own := s.publish("x", "traceparent", callerParent)
+	s.awaitStatus(own, "DELIVERED")
 	s.awaitReplay(s.replay("k", everSince), "DONE")
 	send, process := s.await(1, "send")[0], s.await(2, "process")
 	require.Equal(t, send.ID, process[0].Parent)
 	requireLinked(t, process[1], send)
 	require.NotEmpty(t, process[1].Attributes["penstock.replay.id"])
+	s.requireTraces(own, send, "ATTEMPT "+send.Trace, "DELIVERED "+send.Trace, "ATTEMPT "+process[1].Trace,
+		"REPLAYED "+process[1].Trace)
 }
 
 func tracedClaim(t *testing.T, p *process, r *traceReceiver) {

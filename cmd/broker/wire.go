@@ -95,7 +95,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		Metrics:    metricsPage(registry),
 		Registerer: registry,
 		Version:    apitype.Version{Version: version, Commit: commit(), Go: runtime.Version()},
-		Log:        b.log, Access: b.cfg.access,
+		Log:        b.log, Access: b.cfg.access, Traces: b.traceLinks(),
 	})
 	b.server = api.NewServer(b.api.Handler, api.ServerOptions{Concurrency: connections + spareDescriptors, Answers: b.answers, Log: b.log})
 }

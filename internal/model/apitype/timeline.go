@@ -20,6 +20,9 @@ const (
 type Timeline struct {
 	Result []TimelineEvent `json:"Result"` // never null
 	Pages  Pages           `json:"Pages"`
+	// TraceID is the trace of the publish, with the address of its page where the broker knows one.
+	TraceID  string `json:"TraceID,omitempty"`
+	TraceURL string `json:"TraceURL,omitempty"`
 }
 
 // A TimelineEvent is one thing that happened.
@@ -41,4 +44,7 @@ type TimelineEvent struct {
 	// the pull worker that had the job, as it said; not shown to producers
 	Worker        string `json:"Worker,omitempty"`
 	WorkerVersion string `json:"WorkerVersion,omitempty"`
+	// of an attempt, its end, and of EventAccepted: the trace that it is recorded in
+	TraceID  string `json:"TraceID,omitempty"`
+	TraceURL string `json:"TraceURL,omitempty"`
 }
