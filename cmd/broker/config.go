@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/api"
+	"github.com/penstock-broker/penstock/internal/feature/reports"
 	"github.com/penstock-broker/penstock/internal/feature/tracing"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/tool/egress"
@@ -110,10 +111,11 @@ type config struct {
 	access       api.AccessLog
 	tracing      tracing.Settings
 	otel         map[string]string // the variables OTEL_*
-	passedOver   []string          // what the log says of variables that count for nothing
-	serviceLinks []string          // names of the environment that were passed over
-	misnamed     []string          // the same, of those that look like settings without their prefix
-	seed         *seedSource       // nil: there is no seed file
+	reports      reports.Settings
+	passedOver   []string    // what the log says of variables that count for nothing
+	serviceLinks []string    // names of the environment that were passed over
+	misnamed     []string    // the same, of those that look like settings without their prefix
+	seed         *seedSource // nil: there is no seed file
 }
 
 // derive fills the defaults that depend on other settings.

@@ -31,6 +31,9 @@ func (c *config) check(f *faults) {
 	c.checkStores(f)
 	c.checkLog(f)
 	c.checkTraces(f)
+	if err := c.reports.Check(); err != nil {
+		f.add(sentryDSN, "%v", err)
+	}
 }
 
 // checkListener checks who reaches the broker, and with which token.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/caarlos0/env/v10"
 
+	"github.com/penstock-broker/penstock/internal/feature/reports"
 	"github.com/penstock-broker/penstock/internal/feature/tracing"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/quantity"
@@ -57,6 +58,8 @@ func (c *config) gather(environ []string, f *faults) map[string]string {
 				c.otel = map[string]string{}
 			}
 			c.otel[name] = value
+		case strings.HasPrefix(name, reports.Prefix):
+			c.readReports(name, value, f)
 		case !strings.HasPrefix(name, settingPrefix):
 			if resemblesSetting(name, known) {
 				c.misnamed = append(c.misnamed, name)

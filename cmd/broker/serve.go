@@ -44,6 +44,11 @@ func serve(ctx context.Context, demo bool, stdout, stderr io.Writer) int {
 	}
 	defer file.Close()
 	defer reopenAtHangup(hangups, file, log, stderr)()
+	log, reported, err := cfg.report(log)
+	if err != nil {
+		return refuseSettings(stderr, err)
+	}
+	defer reported()
 	slog.SetDefault(log) // for code without its own logger, such as problem.Write
 	redis.SetLogger(redisLog{log})
 	cfg.tellPassedOver(log)
