@@ -160,6 +160,9 @@ func TestTheChangeOfAPolicyIsMarkedByTheNamesOfItsFields(t *testing.T) {
 	require.Empty(t, w.history("").Marks, "a new resource is no change of a policy")
 	w.put("/channel/c/consumer/k", "name=another").is(200)
 	w.put("/channel/c/consumer/k", "").is(200)
+	for _, path := range []string{"/channel/c/consumer/k", "/channel/c"} { // what GET shows is put again
+		w.do("PUT", path, w.get(path).is(200).Body, jsonHeader).is(200)
+	}
 	require.Empty(t, w.history("").Marks)
 	w.put("/channel/c/consumer/k", "maxRetries=3&signingSecret=whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=").is(200)
 	w.put("/channel/c/consumer/k", "maxRetries=3").is(200)
