@@ -166,6 +166,8 @@ func canaryStops(t *testing.T, p *process) {
 		stopped.Redriven,
 		stopped.Delivered, stopped.Dead})
 	require.Contains(t, stopped.Reason, "1 of 1 jobs")
+	require.EqualValues(t, 1, p.gauge(t, `penstock_redrives_ended_total{state="stopped"}`), "of the stories, this one")
+	require.Positive(t, p.gauge(t, "penstock_redriven_jobs_total"))
 	require.Equal(t, 16, sink.count())
 	require.EqualValues(t, 15, s.deadGroups("k")[0].Count)
 	sink.status.Store(0) // repaired: the person lets it go on

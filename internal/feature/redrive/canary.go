@@ -134,11 +134,21 @@ func (r *Runner) failing(ctx context.Context, of *durable.Redriving) (again, tri
 	return again, tried, err
 }
 
+// endNames are the states that end a redrive by itself, as the metric names them. A stopped one may go on.
+var endNames = map[durable.RedrivingState]string{durable.RedriveDone: "done", durable.RedriveStopped: "stopped"}
+
 // change changes the row, and what the caller knows of it.
 func (r *Runner) change(ctx context.Context, of *durable.Redriving, f func(now *durable.Redriving) bool) error {
-	after, err := r.o.Store.ChangeRedriving(ctx, of.ConsumerNo, of.No, f)
+	changed := false
+	after, err := r.o.Store.ChangeRedriving(ctx, of.ConsumerNo, of.No, func(now *durable.Redriving) bool {
+		changed = f(now)
+		return changed
+	})
 	if err != nil {
 		return err
+	}
+	if state := endNames[after.State]; changed && state != "" {
+		r.ended.WithLabelValues(state).Inc()
 	}
 	if of.State != after.State && after.State == durable.RedriveDone {
 		r.o.Log.Info("a redrive is done", "consumer", after.ConsumerNo, "redrive", after.ID(), "jobs", after.Redriven)

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
@@ -65,6 +67,7 @@ type Options struct {
 	Cluster   Cluster
 	Policies  *policy.Book
 	Dirty     func(consumer uint32) // the store has open jobs that the queue did not take
+	Registry  prometheus.Registerer
 	Log       *slog.Logger
 }
 
@@ -72,6 +75,9 @@ type Options struct {
 type Runner struct {
 	o    Options
 	wake chan struct{} // capacity 1
+
+	opened prometheus.Counter     // jobs
+	ended  *prometheus.CounterVec // redrives, by state
 
 	runs map[key]*run // of the loop alone
 }
@@ -86,7 +92,16 @@ type run struct {
 
 // New returns a Runner. Nothing runs before Run.
 func New(o Options) *Runner {
-	return &Runner{o: o, wake: make(chan struct{}, 1), runs: map[key]*run{}}
+	r := &Runner{o: o, wake: make(chan struct{}, 1), runs: map[key]*run{}}
+	r.opened = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_redriven_jobs_total",
+		Help: "Dead letters that redrives of a selection opened again through this broker."})
+	r.ended = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_redrives_ended_total",
+		Help: "Redrives that this broker brought to an end, by state: done, or stopped by their canary."}, []string{"state"})
+	for _, state := range endNames {
+		r.ended.WithLabelValues(state) // present before the first one, which is then an increase
+	}
+	o.Registry.MustRegister(r.opened, r.ended)
+	return r
 }
 
 // Wake makes a Runner look for redrives at once.
@@ -203,6 +218,7 @@ func (r *Runner) step(ctx context.Context, u *run, of *durable.Redriving) (goes 
 		if err == nil {
 			*of = after
 			u.budget.spend(len(moved))
+			r.opened.Add(float64(len(moved)))
 		}
 		if errors.Is(err, durable.ErrOutcomeUnknown) { // they may be open: the reconciler offers them
 			r.o.Dirty(of.ConsumerNo)
