@@ -53,7 +53,7 @@ func TestClosedManagementNeedsTheAdminToken(t *testing.T) {
 			require.Equal(t, "k", w.post(path, may...).is(200).json()["ID"])
 		}
 	}
-	for _, path := range []string{"/livez", "/readyz", "/metrics", "/version", "/_status"} {
+	for _, path := range []string{"/livez", "/readyz", "/metrics", "/metrics/consumers", "/version", "/_status"} {
 		w.get(path).is(200)
 	}
 }

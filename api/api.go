@@ -179,6 +179,11 @@ type Presence interface {
 	InFlight(ctx context.Context, of ...uint32) (map[string]int, error)
 }
 
+// Door has the metrics of each consumer: a consumermetrics.Door.
+type Door interface {
+	Write(channel string, limit int) (page []byte, err error)
+}
+
 // Options are the dependencies and settings of an API.
 type Options struct {
 	Store     Store
@@ -258,6 +263,7 @@ type Options struct {
 	RationalDelay time.Duration
 
 	Metrics    fasthttp.RequestHandler // serves /metrics; nil: 404
+	Door       Door                    // serves /metrics/consumers; nil: 404
 	Registerer prometheus.Registerer   // registers the request metrics; nil: not registered
 	Version    apitype.Version
 	Log        *slog.Logger // nil: slog.Default()

@@ -169,22 +169,7 @@ func (l *listedConsumer) isIn(state string) bool {
 }
 
 // holds are the codes of what keeps all jobs of the consumer back.
-func (l *listedConsumer) holds() (codes []why.Code) {
-	switch l.k.State {
-	case durable.StatePaused:
-		codes = append(codes, why.Paused)
-	case durable.StateGone:
-		codes = append(codes, why.Gone)
-	case durable.StateDead:
-		codes = append(codes, why.Tombstoned)
-	case durable.StateProbing:
-		codes = append(codes, why.Probing)
-	}
-	if l.held != nil {
-		codes = append(codes, why.RetryAfter)
-	}
-	return codes
-}
+func (l *listedConsumer) holds() []why.Code { return why.Holding(l.k.State, l.held != nil) }
 
 // isHeld reports whether a value of the parameter held is true of the consumer.
 func (a *API) isHeld(l *listedConsumer, want string) bool {

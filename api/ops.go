@@ -6,7 +6,9 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/internal/feature/consumermetrics"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
@@ -54,11 +56,50 @@ func (a *API) ping(ctx context.Context, ping func(context.Context) error) error 
 	return ping(ctx)
 }
 
+var errNoMetrics = problem.New(fasthttp.StatusNotFound, "no_metrics", "This broker exports no metrics.")
+
 func (a *API) getMetrics(_ context.Context, rc *fasthttp.RequestCtx) error {
 	if a.o.Metrics == nil {
-		return problem.New(fasthttp.StatusNotFound, "no_metrics", "This broker exports no metrics.")
+		return errNoMetrics
 	}
 	a.o.Metrics(rc)
+	return nil
+}
+
+// consumerMetricsQueries are the parameters of the metrics of each consumer.
+var consumerMetricsQueries = []string{"channel", "limit"}
+
+func (a *API) getConsumerMetrics(_ context.Context, rc *fasthttp.RequestCtx) error {
+	if a.o.Door == nil {
+		return errNoMetrics
+	}
+	limit := consumermetrics.MostConsumers
+	var channel string
+	for _, name := range consumerMetricsQueries {
+		values := rc.QueryArgs().PeekMulti(name)
+		switch {
+		case len(values) == 0:
+			continue
+		case len(values) > 1:
+			return problem.New(fasthttp.StatusBadRequest, "invalid_query", "The parameter "+name+" occurs more than once.")
+		}
+		if name == "channel" {
+			if channel = string(values[0]); !ident.ValidName(channel) {
+				return invalidID("The parameter channel")
+			}
+			continue
+		}
+		var err error
+		if limit, err = parseSize(name, string(values[0]), consumermetrics.MostConsumers); err != nil {
+			return err
+		}
+	}
+	page, err := a.o.Door.Write(channel, limit)
+	if err != nil {
+		return err
+	}
+	rc.SetContentType(consumermetrics.ContentType)
+	rc.Response.SetBodyRaw(page)
 	return nil
 }
 

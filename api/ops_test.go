@@ -130,3 +130,24 @@ func (w *world) counter(name string, values ...string) float64 {
 	}
 	return 0
 }
+
+func TestTheMetricsOfConsumersTakeAChannelAndALimit(t *testing.T) {
+	w := newWorld(t, nil)
+	for query, want := range map[string]string{"": `"" 1000`, "?limit=3": `"" 3`, "?limit=1001": `"" 1000`,
+		"?limit=99999999999999999999": `"" 1000`, "?channel=c%3A1&limit=7": `"c:1" 7`} {
+		got := w.get("/metrics/consumers" + query).is(200)
+		require.Equal(t, "# "+want+"\n", got.Body)
+		require.Equal(t, "text/plain; version=0.0.4; charset=utf-8", got.Header("Content-Type"))
+	}
+	for query, code := range map[string]string{"limit=0": "invalid_size", "limit=-1": "invalid_size",
+		"limit=": "invalid_size", "limit=1e3": "invalid_size", "channel=a%22b": "invalid_id",
+		"channel=": "invalid_id", "channel=a&channel=b": "invalid_query", "limit=1&limit=2": "invalid_query",
+		"size=3": "unknown_parameter", "consumer=k": "unknown_parameter"} {
+		w.get("/metrics/consumers?"+query).problem(400, code)
+	}
+	require.Contains(t, w.get("/metrics/consumers?chanel=c").problem(400, "unknown_parameter").Body,
+		"Did you mean channel?")
+	w.get("/metrics/consumers?channel=nowhere").problem(404, "channel_not_found")
+	w = newWorld(t, func(o *Options) { o.Door = nil })
+	w.get("/metrics/consumers").problem(404, "no_metrics")
+}

@@ -163,6 +163,7 @@ var table = []Route{
 	{Method: get, Path: "/livez", Access: AccessOps, Summary: "the process is alive", serve: (*API).livez},
 	{Method: get, Path: "/readyz", Access: AccessOps, Summary: "this broker can accept messages", serve: (*API).readyz},
 	{Method: get, Path: "/metrics", Access: AccessOps, Summary: "metrics in Prometheus text", serve: (*API).getMetrics},
+	{Method: get, Path: "/metrics/consumers", Access: AccessOps, Summary: "metrics of each consumer in Prometheus text", Query: consumerMetricsQueries, serve: (*API).getConsumerMetrics},
 	{Method: get, Path: "/version", Access: AccessOps, Summary: "version and build of this broker", serve: (*API).getVersion},
 	{Method: get, Path: "/_status", Access: AccessOps, Summary: "health check of the older implementation", serve: (*API).getStatus},
 }

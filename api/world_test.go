@@ -118,6 +118,16 @@ type world struct {
 	client *fasthttp.HostClient
 }
 
+// A door says what it is asked for.
+type door struct{}
+
+func (door) Write(channel string, limit int) ([]byte, error) {
+	if channel == "nowhere" {
+		return nil, catalogue.ErrUnknownChannel
+	}
+	return fmt.Appendf(nil, "# %q %d\n", channel, limit), nil
+}
+
 // newWorld starts an API with open management; change may alter its options.
 func newWorld(t *testing.T, change func(*Options)) *world {
 	t.Helper()
@@ -156,7 +166,7 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 		Registerer: w.reg,
 		Version:    apitype.Version{Version: "1.2.3", Commit: "abc", Go: "go1"},
 	}
-	o.Trials = w
+	o.Trials, o.Door = w, door{}
 	o.Lister = &jobs.Lister{Store: w.store, Queue: w.queue, NowMs: w.desk.NowMs}
 	o.Overview = &jobs.Overview{Store: w.store, Queue: w.queue}
 	o.Responses = &exchange.Reader{Store: w.store, Policies: o.Policies, Most: 1}

@@ -136,8 +136,8 @@ func New(o Options) *Plane {
 	})
 	p.outcomes = outcome.New(outcome.Options{Store: o.Store, Queue: o.Queue, Metrics: o.Metrics, Log: o.Log,
 		Tripped: o.Tripped, Node: func() int { return numberOf(o.Node) }, Answered: o.Answered, Noted: o.Noted})
-	p.Holds = hold.New(hold.Options{Store: o.Store, Queue: o.Queue, Catalogue: o.Catalogue, NowMs: o.Node.NowMs,
-		Ended: p.Repaced, Gauge: o.Metrics.Held, Log: o.Log})
+	p.Holds = hold.New(hold.Options{Store: o.Store, Queue: o.Queue, NowMs: o.Node.NowMs,
+		Ended: p.Repaced, Log: o.Log})
 	p.dispatcher = push.New(push.Options{
 		Queue: o.Queue, Catalogue: o.Catalogue, Deliverer: o.Client, Verifier: verifier, Order: p.order, Outcomes: p.outcomes,
 		Pace: p.admission, History: o.Store, States: o.States, Balancer: o.Balancer, Holds: p.Holds, Settings: o.Push,

@@ -64,7 +64,7 @@ func TestAnAdaptiveConsumerIsSpared(t *testing.T) {
 		slow(1)
 		rate("HEARTBEAT")
 		require.Equal(t, "1/1m", s.consumer("k").CurrentRate)
-		require.Contains(t, p.do("GET", "/metrics", "").body, `penstock_adaptive_rate{channel="`+s.channel+
+		require.Contains(t, p.do("GET", "/metrics/consumers", "").body, `penstock_adaptive_rate{channel="`+s.channel+
 			`",consumer="k"} 0.016`)
 		eventually(t, "the alert", func() bool { return ops.count() > 0 })
 		before := sink.count()

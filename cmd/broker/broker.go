@@ -92,6 +92,7 @@ type broker struct {
 	responses *exchange.Worker
 	room      *exchange.Room // of responses in memory
 	presence  *presence.Keeper
+	registry  *prometheus.Registry
 	api       *api.API
 	answers   *share.Bound // of large answers
 	waiters   *share.Bound // of long polls

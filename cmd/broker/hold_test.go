@@ -136,7 +136,7 @@ func TestAHoldEndsWithItsReason(t *testing.T) {
 				gauge := fmt.Sprintf(`penstock_consumer_held_seconds{channel=%q,consumer="k"}`, s.channel)
 				for _, b := range []*process{p, other} {
 					eventually(t, "the gauge", func() bool {
-						rest, err := b.metric(gauge)
+						rest, err := b.metricOf("/metrics/consumers", gauge)
 						return err == nil && rest > 3000 && rest <= 3600
 					})
 				}
@@ -212,7 +212,7 @@ func TestAHoldThatIsOverIsNotShown(t *testing.T) {
 	s.awaitStatus(at, "DELIVERED")
 	s.requireNotHeld(s.path("/consumer/k"))
 	eventually(t, "the gauge to end", func() bool {
-		return !strings.Contains(s.do("GET", "/metrics", "", "X-Broker-Admin-Token", adminToken).body,
+		return !strings.Contains(s.do("GET", "/metrics/consumers", "", "X-Broker-Admin-Token", adminToken).body,
 			"penstock_consumer_held_seconds{")
 	})
 	require.Equal(t, 2, k.count("/old one"), strconv.Quote("one"))

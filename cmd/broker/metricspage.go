@@ -7,7 +7,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/internal/feature/consumermetrics"
 )
+
+// newDoor returns the page with the metrics of each consumer.
+func (b *broker) newDoor() *consumermetrics.Door {
+	return consumermetrics.New(consumermetrics.Options{Catalogue: b.catalogue, Book: b.book, Latest: b.sampler.Latest,
+		Holds: b.plane.Holds, Presence: b.presence, Rates: b.balancer, Policies: b.policies, NowMs: b.node.NowMs})
+}
 
 // metricsPage serves the metrics in the goroutine of the request. The adaptor of fasthttp runs a
 // net/http handler in another goroutine, with the RequestCtx as its context, and does not wait for

@@ -261,7 +261,12 @@ func (p *process) count(t testing.TB, name string) float64 {
 
 // metric is gauge for a broker that may be away.
 func (p *process) metric(name string) (v float64, err error) {
-	r, err := p.try("GET", "/metrics", "", "X-Broker-Admin-Token", adminToken)
+	return p.metricOf("/metrics", name)
+}
+
+// metricOf is metric of another page.
+func (p *process) metricOf(page, name string) (v float64, err error) {
+	r, err := p.try("GET", page, "", "X-Broker-Admin-Token", adminToken)
 	if err != nil {
 		return 0, err
 	}

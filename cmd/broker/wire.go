@@ -93,7 +93,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		Writable: b.node.Writable, Warning: b.warnings.text,
 		PingQueue:     func(ctx context.Context) error { return b.redis.Ping(ctx).Err() },
 		RationalDelay: b.cfg.RationalDelay, Retention: b.cfg.Retention, NowMs: b.node.NowMs, MaxStored: b.cfg.storedLimit, MaxScheduled: int64(b.cfg.ProducerMaxScheduled),
-		Metrics:    metricsPage(registry),
+		Metrics: metricsPage(registry), Door: b.newDoor(),
 		Registerer: registry,
 		Version:    apitype.Version{Version: version, Commit: commit(), Go: runtime.Version()},
 		Log:        b.log, Access: b.cfg.access, Traces: b.traceLinks(),
@@ -194,6 +194,7 @@ func (b *broker) newRegistry() *prometheus.Registry {
 	b.restorations = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_store_restorations_total",
 		Help: "Signs of a store that went back to an earlier state, as this broker noticed: its history or its catalogue."})
 	registry.MustRegister(b.restorations)
+	b.registry = registry
 	return registry
 }
 

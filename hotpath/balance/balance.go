@@ -142,7 +142,6 @@ type address struct {
 type Balancer struct {
 	o           Options
 	transitions *prometheus.CounterVec
-	rates       *prometheus.GaugeVec
 
 	mu     sync.Mutex
 	counts map[address]attempts
@@ -158,12 +157,9 @@ func New(o Options) *Balancer {
 			Name: "penstock_rate_transitions_total", Help: "Changes of the mode of adaptive consumers that this broker made, " +
 				"by new mode.",
 		}, []string{"rate"}),
-		rates: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "penstock_adaptive_rate", Help: "Attempts per second that an adaptive consumer gets while it is slowed down.",
-		}, []string{"channel", "consumer"}),
 	}
 	if o.Metrics != nil {
-		o.Metrics.MustRegister(b.transitions, b.rates)
+		o.Metrics.MustRegister(b.transitions)
 	}
 	return b
 }
@@ -292,16 +288,8 @@ func (b *Balancer) adopt(paces []durable.Pace, adaptive map[uint32]*durable.Cons
 	first := !b.loaded
 	b.paces, b.loaded = known, true
 	b.mu.Unlock()
-	b.rates.Reset()
-	for no, k := range adaptive {
+	for no := range adaptive {
 		p := known[no]
-		if rate := RateOf(p); rate.N > 0 {
-			channel := ""
-			if ch := b.o.Catalogue.ChannelByNo(k.ChannelNo); ch != nil {
-				channel = ch.ID
-			}
-			b.rates.WithLabelValues(channel, k.ID).Set(float64(rate.N) / rate.Per.Seconds())
-		}
 		if first || RateOf(before[no]) != RateOf(p) {
 			b.o.Repaced(no)
 		}

@@ -21,10 +21,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/tool/guard"
 )
 
@@ -58,14 +55,12 @@ type Queue interface {
 
 // Options assemble a Keeper.
 type Options struct {
-	Store     Store
-	Queue     Queue
-	Catalogue *catalogue.Catalogue
-	NowMs     func() int64 // the clock of the store
+	Store Store
+	Queue Queue
+	NowMs func() int64 // the clock of the store
 	// Ended is told of a consumer whose hold has ended before its time, on every broker. It must not
 	// block.
 	Ended func(consumer uint32)
-	Gauge *prometheus.GaugeVec // seconds until the end, by channel and consumer; nil: none
 	Log   *slog.Logger
 }
 
@@ -347,27 +342,5 @@ func (k *Keeper) adopt(holds []durable.Hold) {
 	k.loaded.Store(true)
 	for _, no := range ended {
 		k.ended(no)
-	}
-	k.show(now)
-}
-
-// show sets the gauge.
-func (k *Keeper) show(now int64) {
-	if k.o.Gauge == nil {
-		return
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.o.Gauge.Reset()
-	for no, e := range k.known {
-		c := k.o.Catalogue.ConsumerByNo(no)
-		if c == nil || c.Deleted() {
-			continue
-		}
-		channel := ""
-		if ch := k.o.Catalogue.ChannelByNo(c.ChannelNo); ch != nil {
-			channel = ch.ID
-		}
-		k.o.Gauge.WithLabelValues(channel, c.ID).Set(float64(e.UntilMs-now) / 1000)
 	}
 }

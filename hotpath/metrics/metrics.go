@@ -11,8 +11,7 @@ import (
 )
 
 // Metrics are the counters of the data plane. All names begin with penstock_.
-// None has a label that grows with traffic or with the number of resources, which are for the Book; Held has
-// consumers that are held, while they are.
+// None has a label that grows with traffic or with the number of resources, which are for the Book.
 type Metrics struct {
 	Published         prometheus.Counter
 	PublishBytes      prometheus.Counter
@@ -37,7 +36,6 @@ type Metrics struct {
 	AcknowledgeErrors prometheus.Counter
 	Transitions       *prometheus.CounterVec // state, code
 	PushInFlight      prometheus.Gauge
-	Held              *prometheus.GaugeVec     // seconds; channel, consumer
 	answers           [3][3]prometheus.Counter // of publishes; by policy.Ack, then as in Answer
 	Book              *Book                    // by consumer and channel; nil: not counted
 }
@@ -87,10 +85,14 @@ func New(r prometheus.Registerer) *Metrics {
 		AcknowledgeErrors: counter("acknowledge_errors_total", "Acks or nacks that Redis did not take; the leases end by themselves."),
 		Transitions:       vector("pull_transitions_total", "Job transitions asked for by pull consumers, by state and status code.", "state", "code"),
 		PushInFlight:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_push_requests_in_flight", Help: "Push requests under way."}),
-		Held: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "penstock_consumer_held_seconds",
-			Help: "Seconds until the end of the hold of a consumer that asked for it (Retry-After), or takes no access token."}, []string{"channel", "consumer"}),
 	}
-	r.MustRegister(m.PushInFlight, m.Held)
+	r.MustRegister(m.PushInFlight)
+	for _, outcome := range []string{"delivered", "retry", "dead", "gone", "token_refused"} {
+		m.Attempts.WithLabelValues(outcome) // present before the first one, which is then an increase
+	}
+	for _, code := range durable.ReasonCodes() {
+		m.Dead.WithLabelValues(code)
+	}
 	answers := vector("publish_answers_total", "Answers to publishes, in a batch to its lines: 201, 202 from the journal, and 503, by the ack of the channel.", "ack", "status")
 	for ack := range m.answers {
 		for i, status := range []string{"201", "202", "503"} {

@@ -259,6 +259,9 @@ func (p *Puller) claimOnce(ctx context.Context, k *durable.Consumer, q claimRequ
 	if err != nil {
 		return c, nil, err
 	}
+	if c.Limited == redisq.RateLimit {
+		p.metrics.Book.Limited(k.No)
+	}
 	// Jobs are spilled, and the window is nearly empty or granted fewer leases than requested.
 	if c.Spilled && (c.Ready < q.limit || len(c.Leases) < n) {
 		p.refill(k.No)

@@ -55,6 +55,7 @@ func (m *move) claim(ctx context.Context, job redisq.Job, insert bool) (redisq.L
 		refused := errConcurrency
 		if grant.Wait > 0 {
 			refused = errRate
+			m.p.metrics.Book.Limited(m.k.No)
 			refused.RetryAfter = retryAfter(grant.Wait)
 		}
 		return redisq.Lease{}, grant.Before, &refused

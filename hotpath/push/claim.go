@@ -53,7 +53,7 @@ func (d *Dispatcher) claim(ctx context.Context, l *lane) bool {
 	got := len(c.Leases)
 	d.unreserve(l, n-got)
 	l.leftMore(c.Ready > 0, c.Ready > c.Retries || limits.RetryShare == 100 && c.Ready > 0)
-	l.limited(&c)
+	l.limited(&c, d.metrics.Book)
 	if got > 0 {
 		left := d.verify(ctx, l, k, claimed{d.start(l, k, c.Leases, start, generation), start, suspected})
 		d.fits.Learn(l.no, got, got-left)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/limit"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -83,9 +84,10 @@ func (d *Dispatcher) rest(k *durable.Consumer) time.Duration {
 }
 
 // limited records which limit kept a job of the claim back.
-func (l *lane) limited(c *redisq.Claim) {
+func (l *lane) limited(c *redisq.Claim, book *metrics.Book) {
 	l.full.Store(c.Limited == redisq.ConcurrencyLimit)
 	if c.Limited == redisq.RateLimit {
+		book.Limited(l.no)
 		until := time.Now().Add(c.NextDue)
 		l.until.Store(&until)
 	} else if l.until.Load() != nil {

@@ -134,6 +134,7 @@ var routes = []Route{
 	{"GET", "/livez", none, ok(Health{})},
 	{"GET", "/readyz", none, ok(Health{})},
 	{"GET", "/metrics", none, []Answer{{200, Body{MediaMetrics, nil}}}},
+	{"GET", "/metrics/consumers", none, []Answer{{200, Body{MediaMetrics, nil}}}},
 	{"GET", "/version", none, ok(Version{})},
 	{"GET", "/_status", none, ok(Status{})},
 }
