@@ -19,7 +19,8 @@ import (
 // descriptions are the metrics of both pages, by name: what they say of themselves.
 func descriptions(t *testing.T) map[string]string {
 	t.Helper()
-	cfg, err := readConfig([]string{"BROKER_LISTEN=127.0.0.1:0", "BROKER_DATA_DIR=" + t.TempDir()})
+	cfg, err := readConfig([]string{"BROKER_LISTEN=127.0.0.1:0", "BROKER_DATA_DIR=" + t.TempDir(),
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:9"})
 	require.NoError(t, err)
 	b, err := openBroker(t.Context(), cfg, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)

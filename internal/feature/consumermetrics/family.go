@@ -25,6 +25,12 @@ var families = []Family{
 			}
 			return max(s.at.Sub(s.level.Oldest).Seconds(), 0)
 		})},
+	{prefix + "max_age_seconds", "gauge", "Objective for the age of the oldest waiting job, maxAge; absent: none is set.",
+		func(p *page, s *series) {
+			if s.policy.MaxAge > 0 {
+				p.value(s, "", "", s.policy.MaxAge.Seconds())
+			}
+		}},
 	{prefix + "waiting", "gauge", "Jobs that wait, with the delayed ones.",
 		level(func(s *series) float64 { return float64(s.level.Waiting) })},
 	{prefix + "delayed", "gauge", "Waiting jobs that are not due yet.",

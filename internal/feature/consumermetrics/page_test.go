@@ -107,7 +107,7 @@ func of(f *dto.MetricFamily) map[string]float64 {
 func TestThePageSaysWhatIsKnownOfAConsumer(t *testing.T) {
 	r := newRig(1)
 	k := &r.Consumers[0]
-	k.State, k.Policy = durable.StateProbing, policyOf(t, "adaptive", "true")
+	k.State, k.Policy = durable.StateProbing, policyOf(t, "adaptive", "true", "maxAge", "90s")
 	r.Channels[0].Paused = true
 	r.holds[k.No] = durable.Hold{ConsumerNo: k.No, UntilMs: r.now.UnixMilli() + 1500}
 	r.sample.Of[k.No] = sampler.Level{Waiting: 5, Delayed: 2, InFlight: 3, Dead: 7, Known: true,
@@ -125,7 +125,7 @@ func TestThePageSaysWhatIsKnownOfAConsumer(t *testing.T) {
 	r.book.LeasesLost(k.No, 1)
 	f := r.scrape(t, "", MostConsumers)
 	for name, want := range map[string]float64{"oldest_waiting_seconds": 90, "waiting": 5, "delayed": 2, "in_flight": 3,
-		"dead": 7, "limited_total": 1, "accepted_total": 11, "leases_lost_total": 2,
+		"dead": 7, "max_age_seconds": 90, "limited_total": 1, "accepted_total": 11, "leases_lost_total": 2,
 		"held_seconds": 1.5} {
 		require.Equal(t, map[string]float64{"k00001": want}, of(f[prefix+name]), name)
 	}
@@ -154,10 +154,14 @@ func TestThePageSaysWhatIsKnownOfAConsumer(t *testing.T) {
 	require.NotContains(t, f, prefix+"workers")
 }
 
-// policyOf is the record of a policy with a field.
-func policyOf(t *testing.T, name, value string) string {
+// policyOf is the record of a policy with these fields and values.
+func policyOf(t *testing.T, fields ...string) string {
 	t.Helper()
-	record, err := policy.NewBook(policy.Policy{}).Merge("", map[string]string{name: value}, time.Now())
+	form := map[string]string{}
+	for i := 0; i < len(fields); i += 2 {
+		form[fields[i]] = fields[i+1]
+	}
+	record, err := policy.NewBook(policy.Policy{}).Merge("", form, time.Now())
 	require.NoError(t, err)
 	return record
 }
