@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-broker/penstock/internal/feature/why"
+
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/test/strictjson"
 )
@@ -83,4 +85,39 @@ func TestAJobWakesTheClaimThatTakesItsTask(t *testing.T) {
 	r := <-answers
 	require.Equal(t, http.StatusOK, r.status)
 	require.Contains(t, r.body, `"X-Broker-Task":"wanted"`)
+}
+
+// Jobs whose task no living worker takes say so, until one comes that takes them.
+func TestWhySaysThatNoWorkerTakesATask(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		p := w.start()
+		s := p.stage(t, "k")
+		of := s.path("/consumer/k")
+		claim := func(worker string, tasks ...string) {
+			r := s.do("POST", of+"/claim?limit=10&timeout=600", "", append(append(consumerTokens("k"), "X-Broker-Worker",
+				worker), tasks...)...)
+			require.Equal(t, 200, r.status, r.body)
+		}
+		claim("billing; tasks=invoice,refund")
+		claim("mailer", "Accept-Tasks", "mail")
+		job := s.jobOf(s.publish("m", "X-Broker-Task", "resize"), "k").ID
+		s.publish("m", "X-Broker-Task", "invoice")
+		for _, path := range []string{of, of + "/job/" + job} {
+			r := s.awaitReason(path, why.NoWorker)
+			require.Equal(t, "X-Broker-Task: resize", r.By)
+			require.Equal(t, 1, r.Jobs, path)
+			require.Equal(t, "No living worker accepts the task resize: billing takes invoice, refund; mailer takes mail.",
+				r.Detail)
+			require.Contains(t, r.Action, "Accept-Tasks: resize")
+		}
+		require.Equal(t, string(why.Due), s.why(of).Reasons[1].Code, "a worker takes the other job")
+		claim("mailer", "Accept-Tasks", "nothing")
+		claim("other", "Accept-Tasks", "nothing")
+		r := s.awaitReason(of, why.NoWorker)
+		require.Contains(t, r.Detail, "other takes nothing")
+		claim("other")
+		require.Empty(t, s.why(of).Reasons, "it took both jobs")
+		s.publish("m", "X-Broker-Task", "resize")
+		s.awaitReason(of, why.WorkersBusy)
+	})
 }

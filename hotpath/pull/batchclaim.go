@@ -50,6 +50,7 @@ func (p *Puller) ClaimJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 		from := p.contact(rc, st.Consumer.No, presence.Claim)
 		if q, err = parseClaim(rc.QueryArgs(), rc.Request.Body()); err == nil {
 			q.worker, q.tasks = from.Holder(), acceptedTasks(&rc.Request.Header)
+			from.Takes(q.tasks)
 			if q.wait > 0 {
 				defer from.Wait()()
 			}

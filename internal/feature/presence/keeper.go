@@ -87,6 +87,13 @@ func (c Contact) Holder() string {
 	return c.worker.Holder()
 }
 
+// Takes says which tasks the worker of a claim takes, nil for all, where it has not said so in Header.
+func (c Contact) Takes(tasks []string) {
+	if c.worker != nil {
+		c.seat.takes(c.worker, tasks)
+	}
+}
+
 // Wait says that the claim begins to wait. The returned function says that it no longer does.
 func (c Contact) Wait() (end func()) {
 	if c.seat == nil {

@@ -42,6 +42,7 @@ type present struct {
 	seen    int64 // Unix ms
 	waiting int   // its claims that wait now
 	address string
+	told    bool // the header has its tasks; else they are those of its last claim
 }
 
 // contact notes a contact, of the worker that the header names if it can be read.
@@ -77,13 +78,22 @@ func (s *seat) enter(header string, w Worker) *present {
 			}
 		}
 		if oldest == "" { // all of them wait: this one is not remembered
-			return &present{Worker: w}
+			return &present{Worker: w, told: w.Tasks != nil}
 		}
 		delete(s.workers, oldest)
 	}
-	p := &present{Worker: w}
+	p := &present{Worker: w, told: w.Tasks != nil}
 	s.workers[header] = p
 	return p
+}
+
+// takes notes the tasks of a worker.
+func (s *seat) takes(p *present, tasks []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !p.told {
+		p.Tasks = tasks
+	}
 }
 
 // wait notes that a claim begins to wait, by one, or ends to, by minus one.

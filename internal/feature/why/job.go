@@ -84,6 +84,7 @@ func (v *view) job(ctx context.Context, l *list, at *durable.Plight) {
 		l.add(v.over(at))
 		return
 	}
+	v.asked = at.Head.ID
 	v.askQueue(ctx, at.Head.ID)
 	v.open(ctx, l, at)
 }

@@ -51,6 +51,7 @@ func (e *Explainer) Message(ctx context.Context, ch *catalogue.Channel, id ident
 	e.askQueues(ctx, waiting, id)
 	for i, v := range waiting {
 		n := len(l.reasons)
+		v.taskless = true                           // one statement for each consumer
 		l.v, v.brief = v, l.has(OrderingKeyBlocked) // one statement for the first of them
 		v.open(ctx, l, open[i])
 		if len(l.reasons) == n {

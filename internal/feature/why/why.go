@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/limit"
 	"github.com/penstock-broker/penstock/hotpath/push"
+	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
@@ -31,12 +32,14 @@ type Store interface {
 		all bool, err error)
 	PlightOf(ctx context.Context, channelNo uint32, id ident.ID, consumerNo uint32) (durable.Plight, error)
 	Plights(ctx context.Context, channelNo uint32, id ident.ID, limit int) ([]durable.Plight, error)
+	Tasks(ctx context.Context, channelNo uint32, ids []ident.ID) (map[ident.ID]string, error)
 	Blocker(ctx context.Context, k durable.Consumer, id ident.ID, dead bool) (durable.Plight, error)
 }
 
 // A Queue is the part of redisq.Queue used here.
 type Queue interface {
 	Outlook(ctx context.Context, consumer uint32, job ident.ID, limits redisq.Limits) (redisq.Outlook, error)
+	Peek(ctx context.Context, consumer uint32, after *redisq.Cursor, limit int) ([]redisq.Waiting, error)
 	Probe(ctx context.Context, consumer uint32, ids []ident.ID) ([]redisq.Standing, error)
 	Outlooks(ctx context.Context, consumers []uint32, job ident.ID, limits []redisq.Limits) ([]redisq.Outlook, []error)
 }
@@ -46,6 +49,8 @@ type Contacts interface {
 	// LastContact returns the last claim, the last claim, list or move, and the last renewal of a lease; zero:
 	// none is known. workers is the number of those that live.
 	LastContact(ctx context.Context, consumer uint32) (claim, contact, renewal time.Time, workers int, err error)
+	// Of returns the living workers, with the tasks that they take.
+	Of(ctx context.Context, consumer uint32) (presence.Presence, error)
 }
 
 // Holds has the holds of this broker: a hold.Keeper.
@@ -104,8 +109,10 @@ type view struct {
 	queueErr error
 	paceMode durable.PaceMode
 	pace     redisq.Rate
-	path     string // of the consumer
-	brief    bool   // what blocks a job is not asked for
+	path     string   // of the consumer
+	brief    bool     // what blocks a job is not asked for
+	taskless bool     // which tasks workers take is not asked for
+	asked    ident.ID // the message of the job that is asked for; zero: all jobs of the consumer are
 }
 
 // look reads what is known of a consumer.

@@ -3,11 +3,14 @@ package why
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // workers adds what is known of the workers of a pull consumer that has due jobs.
@@ -15,7 +18,76 @@ func (v *view) workers(ctx context.Context, l *list, c *counts) {
 	if c.due == 0 || l.has(ConcurrencyFull) || l.has(RateLimited) {
 		return
 	}
+	if r, ok := v.untaken(ctx, c); ok {
+		if l.add(r); r.Jobs >= c.due {
+			return
+		}
+		c.due -= r.Jobs
+	}
 	l.add(v.working(ctx, c.due, v.oldestDue()))
+}
+
+// looked is the number of due jobs of a consumer whose tasks are looked at.
+const looked = 100
+
+// untaken is the reason of due jobs whose task no living worker accepts: every one of them says which tasks it
+// takes.
+func (v *view) untaken(ctx context.Context, c *counts) (r apitype.WhyReason, ok bool) {
+	if v.taskless || v.e.o.Contacts == nil || v.storeErr != nil {
+		return r, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	p, err := v.e.o.Contacts.Of(ctx, v.k.No)
+	if err != nil || len(p.Workers) == 0 {
+		return r, false
+	}
+	taken, living := map[string]bool{}, []string{}
+	for _, w := range p.Workers {
+		if len(w.Tasks) == 0 {
+			return r, false
+		}
+		for _, task := range w.Tasks {
+			taken[task] = true
+		}
+		if len(living) < 3 {
+			living = append(living, w.Name+" takes "+strings.Join(w.Tasks[:min(len(w.Tasks), 5)], ", "))
+		}
+	}
+	ids := []ident.ID{v.asked}
+	if v.asked.IsZero() {
+		found, err := v.e.o.Queue.Peek(ctx, v.k.No, nil, looked)
+		if err != nil {
+			return r, false
+		}
+		ids = ids[:0]
+		for _, w := range found {
+			ids = append(ids, w.ID)
+		}
+	}
+	tasks, err := v.e.o.Store.Tasks(ctx, v.ch.No, ids)
+	if err != nil {
+		return r, false
+	}
+	var wanted []string
+	for _, id := range ids {
+		task := tasks[id]
+		if task == "" || taken[task] {
+			continue
+		}
+		if r.Jobs++; !slices.Contains(wanted, task) && len(wanted) < 3 {
+			wanted = append(wanted, task)
+		}
+	}
+	if r.Jobs == 0 {
+		return r, false
+	}
+	r.Jobs, r.Approximate = min(r.Jobs, c.due), c.due > looked && v.asked.IsZero()
+	all := strings.Join(wanted, ", ")
+	r.Code, r.Since, r.By = string(NoWorker), timeAt(v.oldestDue()), "X-Broker-Task: "+all
+	r.Detail = fmt.Sprintf("No living worker accepts the task %s: %s.", all, strings.Join(living, "; "))
+	r.Action = "start a worker with Accept-Tasks: " + all + ", or without: POST " + v.path + "/claim"
+	return r, true
 }
 
 // working says why due jobs are not claimed, the oldest of which is due since a time.

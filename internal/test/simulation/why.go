@@ -211,3 +211,12 @@ func (w *world) untrue(o onlooker, k *durable.Consumer, m *durable.Message, r *a
 	}
 	return ""
 }
+
+// Tasks and Peek are asked only where the workers are known.
+func (o onlooker) Tasks(context.Context, uint32, []ident.ID) (map[ident.ID]string, error) {
+	return nil, nil
+}
+
+func (o onlooker) Peek(context.Context, uint32, *redisq.Cursor, int) ([]redisq.Waiting, error) {
+	return nil, nil
+}
