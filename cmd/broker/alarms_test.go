@@ -53,6 +53,7 @@ func TestFaultALateConsumerIsAlertedOnceOverAWipedRedis(t *testing.T) {
 		late := await("consumer.late")[0]
 		require.Equal(t, "k", late.ConsumerID)
 		require.Regexp(t, `^the oldest waiting job is \d.*s old; the objective is 2s; 1 job waits$`, late.Reason)
+		require.Regexp(t, `^1 job waits: .*; the oldest job is \d+s old, and the objective is 2s\.$`, s.whyOf("k").Summary)
 		s.change("k", "pause")
 		if w.redis != nil {
 			w.flushall()

@@ -20,6 +20,7 @@ type counts struct {
 	next, end    time.Time // when the first of backoff, and of delayed, is due
 	oldest       time.Time // message of the first missing one
 	since        time.Time // when the first of due was stored, or became due again
+	first        time.Time // message of the oldest one of all; where approximate is set, it may be in flight
 }
 
 func (c *counts) waiting() int { return c.due + c.backoff + c.delayed + c.parked + c.missing }
@@ -62,6 +63,9 @@ func (v *view) count(ctx context.Context) (c counts) {
 // add counts an open job.
 func (c *counts) add(u *durable.Unfinished, state redisq.State, nowMs int64) {
 	waits := u.NextMs > nowMs
+	if state != redisq.Leased {
+		c.first = earlier(c.first, u.ID.Millis())
+	}
 	switch {
 	case state == redisq.Leased:
 		c.inFlight++

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/policy"
 )
 
 // A list is the reasons of one answer.
@@ -89,7 +90,16 @@ func (v *view) summary(l *list, c *counts) string {
 	for i := 1; i < min(len(reasons), 3); i++ {
 		text += "; " + v.phrase(&reasons[i])
 	}
-	return text + "."
+	return text + v.objective(c) + "."
+}
+
+// objective says, after the reasons, that the consumer misses its objective; "": it has none, or keeps it.
+func (v *view) objective(c *counts) string {
+	if v.p.MaxAge == 0 || c.first.IsZero() || v.now.Sub(c.first) <= v.p.MaxAge {
+		return ""
+	}
+	return fmt.Sprintf("; the oldest job is %s old, and the objective is %s",
+		policy.Short(v.now.Sub(c.first).Truncate(time.Second)), policy.Short(v.p.MaxAge))
 }
 
 func (v *view) heldCode() Code {
