@@ -17,15 +17,23 @@ func (b *broker) newDoor() *consumermetrics.Door {
 		Holds: b.plane.Holds, Presence: b.presence, Rates: b.balancer, Policies: b.policies, NowMs: b.node.NowMs})
 }
 
+// openMetrics is the media type of the text format with exemplars.
+const openMetrics = "application/openmetrics-text"
+
 // metricsPage serves the metrics in the goroutine of the request. The adaptor of fasthttp runs a
 // net/http handler in another goroutine, with the RequestCtx as its context, and does not wait for
 // its end.
 func metricsPage(registry *prometheus.Registry) fasthttp.RequestHandler {
-	h := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	h := promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	return func(rc *fasthttp.RequestCtx) {
-		// The page ignores the headers of the request, so the answer is uncompressed text.
+		// Of the headers of the request only one counts, so the answer is uncompressed text. OpenMetrics has
+		// exemplars.
+		header := http.Header{}
+		if bytes.Contains(rc.Request.Header.Peek(fasthttp.HeaderAccept), []byte(openMetrics)) {
+			header.Set(fasthttp.HeaderAccept, openMetrics+"; version=1.0.0")
+		}
 		page := metricsWriter{header: http.Header{}, status: http.StatusOK}
-		h.ServeHTTP(&page, &http.Request{Method: http.MethodGet, Header: http.Header{}})
+		h.ServeHTTP(&page, &http.Request{Method: http.MethodGet, Header: header})
 		rc.SetStatusCode(page.status)
 		rc.SetContentType(page.header.Get("Content-Type"))
 		rc.SetBody(page.body.Bytes())

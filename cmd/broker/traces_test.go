@@ -545,3 +545,25 @@ func TestWrongSettingsOfTracesAreRefusedAllAtOnce(t *testing.T) {
 	require.True(t, c.tracing.On)
 	require.Len(t, c.passedOver, 3, "what the specification wants ignored is a warning")
 }
+
+func TestMetricsHaveExemplarsWhereTheScraperAsksForOpenMetrics(t *testing.T) {
+	r := newTraceReceiver(t)
+	p := embeddedWorld(t).with(pushSettings...).start(r.on()...)
+	s := p.stage(t, "k="+newSink(t, nil).URL)
+	s.awaitStatus(s.publish("x", "traceparent", callerParent), "DELIVERED")
+	scrape := func(accept string) reply {
+		return p.do("GET", "/metrics", "", "X-Broker-Admin-Token", adminToken, "Accept", accept)
+	}
+	open := scrape("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.3")
+	require.Contains(t, open.header.Get("Content-Type"), "application/openmetrics-text; version=1.0.0")
+	require.True(t, strings.HasSuffix(open.body, "# EOF\n"))
+	for _, name := range []string{"penstock_ack_seconds", "penstock_delivery_duration_seconds",
+		"penstock_end_to_end_seconds"} {
+		require.Regexp(t, "(?m)^"+name+`_bucket.* # \{trace_id="`+callerTrace+`"\}`, open.body)
+	}
+	for _, accept := range []string{"", "text/plain", "*/*"} {
+		plain := scrape(accept)
+		require.Contains(t, plain.header.Get("Content-Type"), "text/plain; version=0.0.4", accept)
+		require.NotContains(t, plain.body, "trace_id", accept)
+	}
+}

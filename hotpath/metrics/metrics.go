@@ -28,6 +28,7 @@ type Metrics struct {
 	Claimed           prometheus.Counter
 	Verified          prometheus.Counter
 	Attempts          *prometheus.CounterVec // outcome
+	AckSeconds        prometheus.Histogram
 	AttemptSeconds    prometheus.Histogram
 	EndToEnd          prometheus.Histogram
 	Dead              *prometheus.CounterVec // reason; of Died
@@ -77,6 +78,7 @@ func New(r prometheus.Registerer) *Metrics {
 		Claimed:           counter("push_claimed_jobs_total", "Jobs claimed for push delivery."),
 		Verified:          counter("push_verified_jobs_total", "Claimed jobs that the store was asked about before sending."),
 		Attempts:          vector("delivery_attempts_total", "Push attempts by outcome.", "outcome"),
+		AckSeconds:        histogram("ack_seconds", "Time from the last byte of a publish, or of some lines of a batch, to a success.", latencyBuckets),
 		AttemptSeconds:    histogram("delivery_duration_seconds", "Time of one push attempt.", latencyBuckets),
 		EndToEnd:          histogram("end_to_end_seconds", "Time from the message ID to the consumer's success, push, first attempt.", latencyBuckets),
 		Dead:              vector("dead_jobs_total", "Jobs that became dead letters, by reason.", "reason"),
@@ -111,6 +113,16 @@ func (m *Metrics) Answer(ack policy.Ack, journalled bool, err error) {
 		m.answers[ack][0].Inc()
 	case problem.From(err).Status == 503:
 		m.answers[ack][2].Inc()
+	}
+}
+
+// Observe adds a value to a histogram. trace is the ID of the trace that it was measured in, which becomes
+// an exemplar; "": none.
+func Observe(h prometheus.Histogram, value float64, trace string) {
+	if trace == "" {
+		h.Observe(value)
+	} else if with, ok := h.(prometheus.ExemplarObserver); ok {
+		with.ObserveWithExemplar(value, prometheus.Labels{"trace_id": trace})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/accept"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/model/problem"
@@ -91,7 +92,7 @@ func (s *Sent) Wait() {
 	if s.later != nil {
 		<-s.later.done
 	}
-	messages, schedules, acked := 0, 0, 0
+	messages, schedules, acked, trace := 0, 0, 0, ""
 	for _, d := range s.drafts {
 		switch {
 		case d.err != nil: // before it was submitted
@@ -115,11 +116,14 @@ func (s *Sent) Wait() {
 			acked++
 		}
 		if d.span != nil {
+			trace = d.span.Trace()
 			s.traced(d, messages-1)
 		}
 	}
 	if acked > 0 {
-		s.p.metrics.Book.Acked(s.ch, time.Since(s.since), acked)
+		took := time.Since(s.since)
+		s.p.metrics.Book.Acked(s.ch, took, acked)
+		metrics.Observe(s.p.metrics.AckSeconds, took.Seconds(), trace)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/tool/egress"
@@ -16,7 +17,7 @@ import (
 // outcome judges the answer by the consumer's policy and returns the result to store.
 func (v *delivery) outcome(res egress.Result, verdict policy.Verdict) outcome.Result {
 	d, m := v.d, v.d.metrics
-	m.AttemptSeconds.Observe(res.Took.Seconds())
+	metrics.Observe(m.AttemptSeconds, res.Took.Seconds(), v.traceID())
 	out := durable.Outcome{
 		ConsumerNo: v.consumer.No, ID: v.msg.ID, Priority: v.msg.Priority,
 		Attempts: v.lease.Attempt, AtMs: d.nowMs(), StatusCode: res.Status, DurationMs: res.Took.Milliseconds(),
@@ -33,7 +34,7 @@ func (v *delivery) outcome(res egress.Result, verdict policy.Verdict) outcome.Re
 		m.Attempts.WithLabelValues("delivered").Inc()
 		if out.Attempts == 1 && v.consumer.Replay == nil { // a replayed message is as old as it is
 			took := time.Duration(out.AtMs-v.msg.ID.Millis()) * time.Millisecond // the store's clock
-			m.EndToEnd.Observe(took.Seconds())
+			metrics.Observe(m.EndToEnd, took.Seconds(), v.traceID())
 			if v.msg.ID.Millis() > max(v.lane.consumer.Load().StateMs, v.lane.heldTo.Load()) { // it was not held meanwhile
 				d.pace.Observe(took-res.Took, res.Took)
 			}

@@ -41,6 +41,14 @@ func (v *delivery) endSpan(begun time.Time, res *egress.Result, delivered bool) 
 	v.span.End("")
 }
 
+// traceID is the ID of the trace of the attempt, "" where it is not recorded.
+func (v *delivery) traceID() string {
+	if v.span == nil {
+		return ""
+	}
+	return v.span.Trace()
+}
+
 // kindOf is the kind of a failure, one of few.
 func kindOf(res *egress.Result) string {
 	var slow net.Error
