@@ -3,14 +3,14 @@
 #
 #   scripts/servers.sh [-run regexp] [package ...]
 #
-# The script first installs missing programs: the two servers, curl, and a C
-# compiler for the race detector. Servers come from PATH, otherwise from apt or
+# The script first installs missing programs: the two servers, curl, promtool, and
+# a C compiler for the race detector. Servers come from PATH, otherwise from apt or
 # brew, otherwise from docker compose. A server in PENSTOCK_TEST_MYSQL or
 # PENSTOCK_TEST_REDIS is the shared server; tests that kill a server start their own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # An ordinary user's PATH often lacks the folders where servers are.
-export PATH="$PATH:/usr/sbin:/usr/local/sbin:/usr/libexec"
+export PATH="$PATH:/usr/sbin:/usr/local/sbin:/usr/libexec:$PWD/bin"
 
 say() { printf '%s\n' "$*" >&2; }
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -61,6 +61,18 @@ install_apt() {
 		apt-get install -q -y --no-install-recommends "${packages[@]}" >&2
 }
 
+# unpack_promtool takes one program out of the package of Prometheus, whose server
+# would start when it is installed.
+unpack_promtool() {
+	local folder status=0
+	folder=$(mktemp -d)
+	mkdir -p bin
+	(cd "$folder" && { apt-get download -q prometheus || { as_root apt-get update -q && apt-get download -q prometheus; }; } &&
+		dpkg-deb -x prometheus_*.deb .) >&2 && cp "$folder/usr/bin/promtool" bin/promtool || status=1
+	rm -rf "$folder"
+	return $status
+}
+
 # install_compose cannot give the fault tests their own servers.
 install_compose() {
 	say "Starting MySQL and Redis with docker compose. Tests that kill or pause a server"
@@ -81,7 +93,7 @@ if ! complete; then
 		install_apt
 	elif have brew; then
 		say "Installing with brew what the tests need ..."
-		brew install mariadb redis >&2
+		brew install mariadb redis prometheus >&2
 	elif have docker && docker compose version >/dev/null 2>&1; then
 		install_compose
 	fi
@@ -90,6 +102,11 @@ if ! complete; then
 		say "and neither apt (as root or with sudo), brew nor docker compose is here to provide them."
 		exit 1
 	fi
+fi
+
+# The test of the rules for alerts needs promtool; programs that -exec runs do not.
+if [ "${1:-}" != -exec ] && ! have promtool; then
+	{ have apt-get && unpack_promtool; } || say "promtool is not installed: the test of deploy/prometheus will fail."
 fi
 
 # Built, not `go run`: signals and the exit code then reach the right process.

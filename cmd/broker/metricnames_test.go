@@ -77,7 +77,10 @@ func TestEachMetricThatIsNamedExistsAndEachThatExistsIsOnThePage(t *testing.T) {
 	require.NoError(t, err)
 	more, err := filepath.Glob("../../docs/*/*.md")
 	require.NoError(t, err)
-	for _, page := range append(pages, more...) {
+	rules, err := filepath.Glob("../../deploy/*/*.[yj]*")
+	require.NoError(t, err)
+	require.NotEmpty(t, rules)
+	for _, page := range slices.Concat(pages, more, rules) {
 		if strings.Contains(page, "docs/history/") {
 			continue
 		}
