@@ -22,3 +22,21 @@ func TestMySQLMigrationsRunAgainAfterACrash(t *testing.T) {
 	require.NoError(t, s.db.QueryRowContext(t.Context(), "SELECT MAX(version_id) FROM goose_db_version").Scan(&last))
 	require.GreaterOrEqual(t, last, 7)
 }
+
+// Growing dead letters that an earlier release has alerted are open alarms after the update.
+func TestAGrowthOfAnEarlierReleaseIsAnOpenAlarm(t *testing.T) {
+	s, err := OpenSQLite(t.Context(), t.TempDir(), Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	require.NoError(t, s.Migrate(t.Context()))
+	for _, statement := range []string{"DROP TABLE open_alarms", "DROP TABLE rhythms",
+		"INSERT INTO dlq_growth (consumer_no, since_ms) VALUES (7, 500)",
+		"DELETE FROM goose_db_version WHERE version_id >= 41"} {
+		_, err = s.db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.Migrate(t.Context()))
+	open, err := s.Alarms(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []Alarm{{Event: DLQGrowing, No: 7, SinceMs: 500}}, open)
+}
