@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,13 +30,12 @@ func TestAGrowthOfAnEarlierReleaseIsAnOpenAlarm(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	require.NoError(t, s.Migrate(t.Context()))
-	for _, statement := range []string{"DROP TABLE open_alarms", "DROP TABLE rhythms",
-		"INSERT INTO dlq_growth (consumer_no, since_ms) VALUES (7, 500)",
-		"DELETE FROM goose_db_version WHERE version_id >= 41"} {
-		_, err = s.db.ExecContext(t.Context(), statement)
-		require.NoError(t, err)
-	}
-	require.NoError(t, s.Migrate(t.Context()))
+	_, err = s.db.ExecContext(t.Context(), "INSERT INTO dlq_growth (consumer_no, since_ms) VALUES (7, 500)")
+	require.NoError(t, err)
+	text, err := os.ReadFile("migrations/sqlite/00041_alarms.sql")
+	require.NoError(t, err)
+	_, err = s.db.ExecContext(t.Context(), string(text)) // its tables are there already
+	require.NoError(t, err)
 	open, err := s.Alarms(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []Alarm{{Event: DLQGrowing, No: 7, SinceMs: 500}}, open)
