@@ -24,6 +24,15 @@ func TestABrokerIsStartedLoadedStoppedAndRemoved(t *testing.T) {
 	require.Empty(t, left)
 }
 
+func TestAScrapeThatFailsFailsTheRun(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	var out, progress bytes.Buffer
+	code := run(context.Background(), []string{"run", "--broker-binary", os.Args[0], "--duration", "300ms", "--warmup",
+		"0s", "--connections", "2", "--scrape", "10ms", "--broker-env", "BENCH_TEST=serve"}, &out, &progress)
+	require.NotEqual(t, ExitOK, code)
+	require.Contains(t, progress.String(), "/metrics answers 404")
+}
+
 func TestABrokerThatDoesNotStartIsQuoted(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	var out, progress bytes.Buffer

@@ -60,6 +60,7 @@ type Config struct {
 	Slack      time.Duration // of the order check
 	Repeat     int
 
+	Scrape     time.Duration `json:",omitempty"` // between two readings of the pages of metrics; 0: none
 	WithLimits bool
 	Strict     bool // duplicates and overtaking are failures too
 	Audit      bool `json:",omitempty"` // as Strict, and the audit must find no difference
@@ -124,6 +125,7 @@ func (c *Config) register(f *flag.FlagSet) {
 	f.DurationVar(&c.Late, "late", time.Second, "a delivery after this time counts as late; 0: none does")
 	f.DurationVar(&c.Slack, "order-slack", 200*time.Millisecond, "overtaking closer than this is not counted")
 	f.IntVar(&c.Repeat, "repeat", 1, "measure this often, on the same broker")
+	f.DurationVar(&c.Scrape, "scrape", 0, "read /metrics and /metrics/consumers at this interval; 0: never")
 	f.BoolVar(&c.WithLimits, "with-limits", false, "measure the ceilings of this machine between the repeats and print "+
 		"the efficiency")
 	f.BoolVar(&c.Strict, "strict", false, "fail also for duplicates and for messages out of priority order")

@@ -191,6 +191,7 @@ func (w *window) Window(ctx context.Context, processes []Process, watch func(Liv
 	consuming, stopConsumers := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopConsumers()
 	consumers := &errgroup.Group{}
+	consumers.Go(func() error { return w.scrape(consuming) })
 	if !c.ConsumeAfter {
 		w.startPullers(consuming, consumers)
 	}
