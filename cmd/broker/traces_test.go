@@ -471,6 +471,14 @@ func TestWithoutAnEndpointNothingIsInventedAndAContextPasses(t *testing.T) {
 			require.Equal(t, callerParent, j.Message.Headers["traceparent"])
 		}
 	}
+	s.publish("huge", "traceparent", callerParent, "tracestate", strings.Repeat("a", 9<<10))
+	eventually(t, "a state that is left out", func() bool { return sink.count() == 3 })
+	for _, got := range sink.all() {
+		if got.body == "huge" {
+			require.Equal(t, callerParent, got.header.Get("traceparent"))
+			require.Empty(t, got.header.Values("tracestate"))
+		}
+	}
 	require.Contains(t, p.log.String(), "there is no OTEL_EXPORTER_OTLP_ENDPOINT")
 	require.NotContains(t, p.do("GET", "/metrics", "", "X-Broker-Admin-Token", adminToken).body,
 		"penstock_trace_spans_total")

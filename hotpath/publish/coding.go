@@ -78,13 +78,23 @@ func descriptions(h *fasthttp.RequestHeader) (names []string) {
 }
 
 // traceHeaders returns the names of the headers of a request that say in which trace it is made. They
-// go with its messages without being listed.
+// go with its messages without being listed, unless they are too long: then they are left out, and the
+// request is not refused for what its producer may not know of.
 func traceHeaders(h *fasthttp.RequestHeader) (names []string) {
-	if len(h.Peek(tracing.ParentHeader)) > 0 {
-		names = append(names, tracing.Headers[:]...)
+	parent := h.Peek(tracing.ParentHeader)
+	if len(parent) == 0 || len(parent) > mostTraceHeader {
+		return nil
+	}
+	names = append(names, tracing.ParentHeader)
+	if len(h.Peek(tracing.StateHeader)) <= mostTraceHeader {
+		names = append(names, tracing.StateHeader)
 	}
 	return names
 }
+
+// mostTraceHeader is the longest header that is carried without being listed, bytes: twice what W3C Trace
+// Context wants of a tracestate.
+const mostTraceHeader = 1 << 10
 
 // decoded undoes the codings of a body that the broker must read. The caller gives the held bytes of
 // the result back, also after an error.

@@ -15,9 +15,6 @@ const (
 	eventHeader  = "ce-traceparent"
 )
 
-// Headers are the names of the headers that go with a message without being listed.
-var Headers = [...]string{ParentHeader, StateHeader}
-
 // A Parent is a traceparent.
 type Parent struct {
 	Trace trace.TraceID
