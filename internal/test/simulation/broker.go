@@ -110,7 +110,7 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 		Retention: w.plan.retention, DeadRetention: w.plan.deadRetention,
 	})
 	b.redrives = redriving.New(redriving.Options{Store: store, Desk: b.desk, Catalogue: b.catalogue, Cluster: b.node,
-		Policies: policies, Dirty: agenda.Dirty, Log: silent})
+		Policies: policies, Dirty: agenda.Dirty, Registry: noRegistry{}, Log: silent})
 	b.queue.onLost = func(consumer uint32) {
 		b.reaper.Lost(consumer)
 		b.plane.Lost(consumer)
