@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/jobs"
 	"github.com/penstock-broker/penstock/internal/tool/guard"
@@ -40,7 +41,7 @@ type Level struct {
 
 // A Counter counts jobs: jobs.Overview.
 type Counter interface {
-	Counts(ctx context.Context, consumers []uint32) ([]jobs.Count, error)
+	CountsOfAll(ctx context.Context, consumers []*durable.Consumer) ([]jobs.Count, error)
 }
 
 // Options assemble a Sampler.
@@ -111,15 +112,20 @@ func (s *Sampler) Round(ctx context.Context) error {
 }
 
 func (s *Sampler) take(ctx context.Context) (*Sample, error) {
-	numbers := s.o.Catalogue.ConsumerNos()
-	counts, err := s.o.Counter.Counts(ctx, numbers)
+	var consumers []*durable.Consumer
+	for _, no := range s.o.Catalogue.ConsumerNos() {
+		if k := s.o.Catalogue.ConsumerByNo(no); k != nil {
+			consumers = append(consumers, k)
+		}
+	}
+	counts, err := s.o.Counter.CountsOfAll(ctx, consumers)
 	if err != nil {
 		return nil, err
 	}
-	sample := &Sample{At: time.UnixMilli(s.o.NowMs()).UTC(), Of: make(map[uint32]Level, len(numbers))}
-	for i, no := range numbers {
+	sample := &Sample{At: time.UnixMilli(s.o.NowMs()).UTC(), Of: make(map[uint32]Level, len(consumers))}
+	for i, k := range consumers {
 		c := &counts[i]
-		sample.Of[no] = Level{Waiting: c.Queued, Delayed: c.Delayed, InFlight: c.InFlight, Dead: c.Dead, Oldest: c.Oldest,
+		sample.Of[k.No] = Level{Waiting: c.Queued, Delayed: c.Delayed, InFlight: c.InFlight, Dead: c.Dead, Oldest: c.Oldest,
 			Known: c.Known, AtLeast: c.AtLeast}
 	}
 	return sample, nil

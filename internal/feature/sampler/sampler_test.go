@@ -4,25 +4,30 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/jobs"
 )
 
 // A counter answers with the same counts, or fails.
 type counter struct {
-	err   error
-	calls int
+	away  atomic.Bool
+	calls atomic.Int32
 }
 
-func (c *counter) Counts(_ context.Context, consumers []uint32) ([]jobs.Count, error) {
-	c.calls++
-	return make([]jobs.Count, len(consumers)), c.err
+func (c *counter) CountsOfAll(_ context.Context, consumers []*durable.Consumer) ([]jobs.Count, error) {
+	c.calls.Add(1)
+	if c.away.Load() {
+		return nil, errors.New("away")
+	}
+	return make([]jobs.Count, len(consumers)), nil
 }
 
 func TestASampleIsTakenEachTenSecondsAndTold(t *testing.T) {
@@ -46,10 +51,12 @@ func TestASampleIsTakenEachTenSecondsAndTold(t *testing.T) {
 		first := s.Latest()
 		require.Equal(t, time.Now().UTC(), first.At)
 		time.Sleep(2*Every + time.Second)
+		synctest.Wait()
 		require.Equal(t, 3, told)
-		c.err = errors.New("away")
+		c.away.Store(true)
 		time.Sleep(Every)
-		require.Equal(t, 4, c.calls)
+		synctest.Wait()
+		require.EqualValues(t, 4, c.calls.Load())
 		require.Equal(t, 3, told)
 		require.Equal(t, first.At.Add(2*Every), s.Latest().At, "the last one stays")
 	})

@@ -384,3 +384,50 @@ func TestTheOldestJobIsThatOfAnyPriority(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int64{h[0].ID.Millis(), 0}, heads)
 }
+
+// An asked is a queue that notes about which consumers it was asked.
+type asked struct {
+	*redisq.Queue
+	of []uint32
+}
+
+func (a *asked) StatsMany(ctx context.Context, consumers []uint32) ([]redisq.Stats, []error) {
+	a.of = append(a.of, consumers...)
+	return a.Queue.StatsMany(ctx, consumers)
+}
+
+// Redis is asked at regular times about the consumers that may have a job, and about no others.
+func TestIdleConsumersCostRedisNothing(t *testing.T) {
+	r := newRig(t)
+	q := &asked{Queue: r.queue}
+	o := &Overview{Store: r.store, Queue: q}
+	count := func() Count {
+		q.of = nil
+		got, err := o.CountsOfAll(t.Context(), []*durable.Consumer{&r.consumer})
+		require.NoError(t, err)
+		return got[0]
+	}
+	require.Equal(t, Count{Known: true}, count(), "its channel has no message")
+	require.Empty(t, q.of)
+	h := r.publish(2)
+	r.present(h)
+	require.Equal(t, 2, count().Queued)
+	require.Equal(t, []uint32{r.consumer.No}, q.of)
+
+	settle := func(through ident.ID) {
+		_, err := r.store.SaveWatermarks(t.Context(), durable.Clock{}, []durable.Settled{{ConsumerNo: r.consumer.No,
+			Through: through}})
+		require.NoError(t, err)
+	}
+	r.record(durable.OutcomeDelivered, h[0], 1, 0)
+	r.record(durable.OutcomeRetry, h[1], 1, time.Hour)
+	settle(h[1].ID)
+	count()
+	require.Equal(t, []uint32{r.consumer.No}, q.of, "a job has a row")
+	r.record(durable.OutcomeDead, h[1], 2, 0)
+	require.Equal(t, Count{Backlog: Backlog{Dead: 1}, Known: true}, count())
+	require.Empty(t, q.of, "all is over")
+	r.publish(1)
+	count()
+	require.Equal(t, []uint32{r.consumer.No}, q.of, "a new message")
+}
