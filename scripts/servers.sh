@@ -3,8 +3,9 @@
 #
 #   scripts/servers.sh [-run regexp] [package ...]
 #
-# The script first installs missing programs: the two servers, curl, promtool, and
-# a C compiler for the race detector. Servers come from PATH, otherwise from apt or
+# The script first installs missing programs: the two servers, curl, promtool, a C
+# compiler for the race detector, and with apt what the tests of the clients need
+# (Python, Node and what their users have beside ours). Servers come from PATH, otherwise from apt or
 # brew, otherwise from docker compose. A server in PENSTOCK_TEST_MYSQL or
 # PENSTOCK_TEST_REDIS is the shared server; tests that kill a server start their own.
 set -euo pipefail
@@ -108,6 +109,9 @@ fi
 if [ "${1:-}" != -exec ] && ! have promtool; then
 	{ have apt-get && unpack_promtool; } || say "promtool is not installed: the test of deploy/prometheus will fail."
 fi
+
+# The tests of the clients need Python and Node with the frameworks of their users.
+[ "${1:-}" = -exec ] || ./scripts/toolchains.sh
 
 # Built, not `go run`: signals and the exit code then reach the right process.
 mkdir -p bin

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Installs what the tests of the clients need and this machine lacks, with apt: Python and Node
+# with the frameworks and the clients of others that ours are tried beside. Without apt it names
+# what is missing, and the tests that need it fail and say so.
+set -euo pipefail
+
+say() { printf '%s\n' "$*" >&2; }
+have() { command -v "$1" >/dev/null 2>&1; }
+as_root() {
+	if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+installed() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'ok installed'; }
+
+# The packages of Debian, one a line.
+python=(
+	python3
+	python3-setuptools
+	python3-wheel
+	python3-pip
+	python3-venv
+)
+
+missing=()
+if have apt-get; then
+	for package in "${python[@]}"; do
+		installed "$package" || missing+=("$package")
+	done
+	have node || missing+=(nodejs)
+	have npm || missing+=(npm) # not where Node brought its own
+	[ ${#missing[@]} -gt 0 ] || exit 0
+	say "Installing with apt what the tests of the clients need: ${missing[*]}"
+	install() { as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}" >&2; }
+	install || { as_root apt-get update -q >&2 && install; }
+	exit
+fi
+for program in python3 node npm; do
+	have "$program" || say "$program is not installed: tests of the clients will fail."
+done
