@@ -24,6 +24,7 @@ func TestPullVisibility(t *testing.T) {
 			"a worker that is too late is told so":                              lateWorker,
 			"a revived job that times out is dead again":                        revivedExpiry,
 			"GET shows the length of a lease":                                   shownVisibility,
+			"a renewal lasts as long as it says":                                saidRenewal,
 		} {
 			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
 		}
@@ -119,6 +120,36 @@ func shownVisibility(t *testing.T, p *process) {
 		require.Len(t, page.Result, 1)
 		require.WithinRange(t, page.Result[0].Deadline, before.Add(length-time.Second), time.Now().Add(length+time.Second))
 	}
+}
+
+func saidRenewal(t *testing.T, p *process) {
+	s := p.stage(t, "k")
+	id := s.newJob("k")
+	lease := s.claim("k", id)
+	renew := func(members string) string {
+		return s.do("POST", s.path("/consumer/k/jobs"), `{"Updates":[{"ID":"`+id+`","Lease":"`+lease+`"`+members+`}]}`,
+			consumerTokens("k")...).body
+	}
+	for members, length := range map[string]time.Duration{
+		`,"NextState":"INFLIGHT","Timeout":60`:                           time.Minute,
+		`,"NextState":"INFLIGHT","Timeout":30,"IncrementalTimeout":3`:    33 * time.Second,
+		`,"nextState":"INFLIGHT","timeout":20`:                           20 * time.Second,
+		`,"NextState":"INFLIGHT","IncrementalTimeout":50,"Timeout":null`: visible + 50*time.Second,
+	} {
+		before := time.Now()
+		require.Contains(t, renew(members), `"Status":202`, members)
+		until := s.job("k", id).LeaseUntil
+		require.NotNil(t, until)
+		require.WithinRange(t, until.Time, before.Add(length-time.Second), time.Now().Add(length+time.Second), members)
+	}
+	for _, members := range []string{`,"NextState":"INFLIGHT","Timeout":604801`, `,"NextState":"INFLIGHT","Timeout":-1`,
+		`,"NextState":"QUEUED","Timeout":1`, `,"NextState":"DELIVERED","Timeout":1`} {
+		require.Contains(t, renew(members), `"code":"invalid_timeout"`, members)
+	}
+	require.Contains(t, s.move("k", id, `{"NextState":"INFLIGHT","Timeout":9}`).body, "lease_required")
+	require.Equal(t, 202, s.move("k", id, `{"NextState":"INFLIGHT","Timeout":9,"Lease":"`+lease+`"}`).status)
+	require.WithinRange(t, s.job("k", id).LeaseUntil.Time, time.Now(), time.Now().Add(10*time.Second))
+	require.Contains(t, renew(`,"NextState":"DELIVERED"`), `"Status":202`)
 }
 
 func noExtension(t *testing.T, p *process) {

@@ -32,6 +32,7 @@ type update struct {
 	Lease              string
 	NextState          string
 	IncrementalTimeout int64
+	Timeout            int64 // 0: as the consumer has it
 	Delay              int64
 	Failed             bool
 	Reason, Detail     string
@@ -104,8 +105,8 @@ func parseUpdates(body []byte) (updates []update, err error) {
 // entry.
 var (
 	updatesMembers = []string{"Updates"}
-	updateMembers  = []string{"ID", "Lease", "NextState", "IncrementalTimeout", "Delay", "Failed", "Reason",
-		"Detail"}
+	updateMembers  = []string{"ID", "Lease", "NextState", "IncrementalTimeout", "Timeout", "Delay", "Failed",
+		"Reason", "Detail"}
 )
 
 // anyUpdates reads the body of a batch update in any valid JSON form. It refuses unknown members: if a
@@ -148,6 +149,8 @@ func (u *update) read(r *jsonread.Reader, member string) (err error) {
 		u.NextState = string(text)
 	case "IncrementalTimeout":
 		u.IncrementalTimeout, err = r.Int()
+	case "Timeout":
+		u.Timeout, err = r.Int()
 	case "Delay":
 		u.Delay, err = r.Int()
 	case "Failed":
@@ -197,7 +200,9 @@ type updating struct {
 var (
 	errNextState = problem.New(400, "invalid_next_state", "NextState must be DELIVERED, DEAD, QUEUED or INFLIGHT.")
 	errNeedLease = problem.New(400, "lease_required", "The Lease of the job is needed to give it back or to extend it.")
-	errDelay     = problem.Newf(400, "invalid_delay", "Delay goes only with QUEUED, as whole seconds from 0 to %d.",
+	errLength    = problem.Newf(400, "invalid_timeout", "Timeout goes only with INFLIGHT, as whole seconds from 1 to %d.",
+		MaxIncrementalTimeout)
+	errDelay = problem.Newf(400, "invalid_delay", "Delay goes only with QUEUED, as whole seconds from 0 to %d.",
 		MaxIncrementalTimeout)
 	errFailed  = problem.New(400, "invalid_failed", "Failed goes only with QUEUED.")
 	errReason  = problem.New(400, "invalid_reason", "Reason and Detail go only with DEAD and QUEUED.")
@@ -208,7 +213,7 @@ var (
 func (u *updating) run(ctx context.Context) {
 	seen := map[ident.ID]bool{}
 	var finish, giveBack []int
-	extend := map[int64][]int{} // by IncrementalTimeout
+	extend := map[time.Duration][]int{} // by the length of the lease
 	for i, e := range u.updates {
 		if u.errs[i] = u.admit(ctx, i, e); u.errs[i] != nil {
 			continue
@@ -224,13 +229,14 @@ func (u *updating) run(ctx context.Context) {
 		case "QUEUED":
 			giveBack = append(giveBack, i)
 		case "INFLIGHT":
-			extend[e.IncrementalTimeout] = append(extend[e.IncrementalTimeout], i)
+			lease := u.lease(e)
+			extend[lease] = append(extend[lease], i)
 		}
 	}
 	u.finish(ctx, finish)
 	u.giveBack(ctx, giveBack)
-	for seconds, entries := range extend {
-		u.extend(ctx, time.Duration(seconds)*time.Second, entries)
+	for lease, entries := range extend {
+		u.extend(ctx, lease, entries)
 	}
 }
 
@@ -265,6 +271,9 @@ func (e *update) belongs() error {
 	if e.IncrementalTimeout < 0 || e.IncrementalTimeout > MaxIncrementalTimeout || e.IncrementalTimeout > 0 &&
 		e.NextState != "INFLIGHT" {
 		return errTimeout
+	}
+	if e.Timeout < 0 || e.Timeout > MaxIncrementalTimeout || e.Timeout > 0 && e.NextState != "INFLIGHT" {
+		return errLength
 	}
 	if e.Delay < 0 || e.Delay > MaxIncrementalTimeout || e.Delay > 0 && e.NextState != "QUEUED" {
 		return errDelay
@@ -361,8 +370,16 @@ func (u *updating) leases(entries []int) []redisq.Lease {
 	return leases
 }
 
-func (u *updating) extend(ctx context.Context, extra time.Duration, entries []int) {
-	lease := u.p.visibility(u.k) + extra
+// lease returns how long a lease that the entry renews lasts from now.
+func (u *updating) lease(e update) time.Duration {
+	usual := u.p.visibility(u.k)
+	if e.Timeout > 0 {
+		usual = time.Duration(e.Timeout) * time.Second
+	}
+	return usual + time.Duration(e.IncrementalTimeout)*time.Second
+}
+
+func (u *updating) extend(ctx context.Context, lease time.Duration, entries []int) {
 	until := time.Now().Add(lease)
 	moved, err := u.p.queue.Extend(ctx, u.k.No, u.leases(entries), lease)
 	u.answer(entries, moved, err)

@@ -45,6 +45,8 @@ func parseTransition(body []byte) (transition, error) {
 		case !errors.Is(err, jsonread.ErrForm):
 		case member == "IncrementalTimeout":
 			return errTimeout
+		case member == "Timeout":
+			return errLength
 		case member == "Delay":
 			return errDelay
 		}

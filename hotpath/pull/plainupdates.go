@@ -66,6 +66,9 @@ func (r *plainReader) plainUpdate() (u update, ok bool) {
 		case "IncrementalTimeout":
 			member = 8
 			u.IncrementalTimeout, ok = r.whole()
+		case "Timeout":
+			member = 32
+			u.Timeout, ok = r.whole()
 		case "Delay":
 			member = 16
 			u.Delay, ok = r.whole()

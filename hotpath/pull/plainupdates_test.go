@@ -18,7 +18,7 @@ func FuzzUpdates(f *testing.F) {
 		`{"Updates":[{"ID":"06gvk862do000000000g","Lease":"x.1","NextState":"DELIVERED"}]}`,
 		` { "Updates" : [ { "ID":"a" , "Delay" : 7 } , {"IncrementalTimeout":0,"Lease":""} ] } `,
 		`{"Updates":[]}`, `{"Updates":[{}]}`, `{"Updates":[{"ID":"a"},]}`, `{"Updates":[{"Delay":01}]}`,
-		`{"Updates":[{"Delay":-1}]}`,
+		`{"Updates":[{"Delay":-1}]}`, `{"Updates":[{"Timeout":9,"IncrementalTimeout":1}]}`,
 		`{"Updates":[{"ID":"a","ID":"b"}]}`, `{"Updates":[{"id":"a"}]}`, `{"Updates":[{"ID":"\u0061\ud83d\ude00"}]}`,
 		`{"Updates":[{"ID":null,"Failed":true}]}`,
 		`{"Updates":null}`, `{"Updates":[{"Delay":1e99}]}`, `[[[[`, `{"Updates":[{"ID":"\ud800"}]}`,

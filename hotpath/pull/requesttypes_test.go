@@ -51,7 +51,7 @@ func TestUpdatesTakeTheMembersOfTheirTypes(t *testing.T) {
 	require.Equal(t, strictjson.Names(apitype.UpdatesRequest{}), updatesMembers)
 	require.Equal(t, strictjson.Names(apitype.Update{}), updateMembers)
 	request := apitype.UpdatesRequest{Updates: []apitype.Update{
-		{}, {ID: "a"}, {Lease: "t.1"}, {NextState: "DEAD"}, {IncrementalTimeout: 7}, {Delay: 8},
+		{}, {ID: "a"}, {Lease: "t.1"}, {NextState: "DEAD"}, {IncrementalTimeout: 7}, {Timeout: 9}, {Delay: 8},
 		{ID: "b", Lease: "t.2", NextState: "QUEUED", IncrementalTimeout: 604800, Delay: 604800},
 	}}
 	request.Updates = append(request.Updates, apitype.Update{ID: "c", NextState: "QUEUED", Failed: true})

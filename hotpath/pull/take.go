@@ -15,6 +15,9 @@ import (
 // take calls inFlight and refuses the lease if its time is already over. That happens if this
 // process was paused: another worker may have claimed and finished the job.
 func (m *move) take(ctx context.Context) (redisq.Lease, error) {
+	if m.t.all.Timeout > 0 { // it is of a renewal, which has a lease
+		return redisq.Lease{}, errNeedLease
+	}
 	if m.p.held(m.k.No) {
 		return redisq.Lease{}, m.inFlightHeld(ctx)
 	}

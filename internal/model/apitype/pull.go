@@ -42,8 +42,10 @@ type MoveRequest struct {
 	NextState string `json:"NextState"` // INFLIGHT, DELIVERED, DEAD or QUEUED
 	// IncrementalTimeout lengthens the lease of INFLIGHT: whole seconds.
 	IncrementalTimeout int64 `json:"IncrementalTimeout,omitempty"`
-	Delay              int64 `json:"Delay,omitempty"`  // of QUEUED with a lease: whole seconds until the job is due
-	Failed             bool  `json:"Failed,omitempty"` // of QUEUED with a lease: as of an Update
+	// Timeout is of INFLIGHT with a lease: as of an Update.
+	Timeout int64 `json:"Timeout,omitempty"`
+	Delay   int64 `json:"Delay,omitempty"`  // of QUEUED with a lease: whole seconds until the job is due
+	Failed  bool  `json:"Failed,omitempty"` // of QUEUED with a lease: as of an Update
 	// Reason and Detail are of DEAD, and of QUEUED with a lease: as of an Update.
 	Reason string `json:"Reason,omitempty"`
 	Detail string `json:"Detail,omitempty"`
@@ -100,7 +102,9 @@ type Update struct {
 	Lease              string `json:"Lease,omitempty"`              // QUEUED and INFLIGHT need it
 	NextState          string `json:"NextState"`                    // DELIVERED, DEAD, QUEUED or INFLIGHT
 	IncrementalTimeout int64  `json:"IncrementalTimeout,omitempty"` // of INFLIGHT: as of a MoveRequest
-	Delay              int64  `json:"Delay,omitempty"`              // of QUEUED: whole seconds until the job is due
+	// Timeout is of INFLIGHT: how long the lease lasts from now, as the timeout of a claim; absent: as the consumer has it
+	Timeout int64 `json:"Timeout,omitempty"`
+	Delay   int64 `json:"Delay,omitempty"` // of QUEUED: whole seconds until the job is due
 	// of QUEUED: the attempt failed and counts; without it, giving back is no attempt
 	Failed bool `json:"Failed,omitempty"`
 	// of DEAD and QUEUED: why, in few words that are the same for the same cause; cut at 255 bytes

@@ -171,7 +171,8 @@ func (x *text) String() string {
 // A broker that a client's suite uses keeps what it accepted over a restart.
 func TestABrokerForClientsIsReady(t *testing.T) {
 	b := startBroker(t)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, b.url+"/channel/orders", strings.NewReader("token=t"))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, b.url+"/channel/orders",
+		strings.NewReader("token=t"))
 	require.NoError(t, err)
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	res, err := http.DefaultClient.Do(req)
