@@ -6,14 +6,15 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
-// A Fact is what the attempts of a consumer have shown last. Each broker knows its own, and writes them
-// within seconds; of several the newest attempt counts.
+// A Fact is what the attempts of a consumer, and the claims of its workers, have shown last. Each
+// broker knows its own, and writes them within seconds; of several the newest attempt counts.
 type Fact struct {
 	ConsumerNo uint32
 	AttemptMs  int64 // end of the last attempt, Unix ms; 0: none is known
 	SuccessMs  int64 // end of the last one that delivered
 	StatusCode int   // answer to the last attempt, 0 without
 	Error      string
+	ClaimMs    int64 // last claim of a worker, Unix ms; 0: none is known
 }
 
 // maxFactError is the width of the column.
@@ -24,7 +25,7 @@ func (f Fact) Newer(other Fact) Fact {
 	if other.AttemptMs > f.AttemptMs {
 		f, other = other, f
 	}
-	f.SuccessMs = max(f.SuccessMs, other.SuccessMs)
+	f.SuccessMs, f.ClaimMs = max(f.SuccessMs, other.SuccessMs), max(f.ClaimMs, other.ClaimMs)
 	return f
 }
 
@@ -35,6 +36,7 @@ func (f *Fact) columns() columns {
 		{"success_ms", &f.SuccessMs},
 		{"status_code", &f.StatusCode},
 		{"error", asBytes{&f.Error}},
+		{"claim_ms", &f.ClaimMs},
 	}
 }
 
@@ -45,12 +47,14 @@ ON DUPLICATE KEY UPDATE
     status_code = IF(VALUES(attempt_ms) >= attempt_ms, VALUES(status_code), status_code),
     error = IF(VALUES(attempt_ms) >= attempt_ms, VALUES(error), error),
     success_ms = GREATEST(success_ms, VALUES(success_ms)),
+    claim_ms = GREATEST(claim_ms, VALUES(claim_ms)),
     attempt_ms = GREATEST(attempt_ms, VALUES(attempt_ms))`,
 	sqlite: new(Fact).columns().inserts("consumer_facts") + `
 ON CONFLICT DO UPDATE SET
     status_code = CASE WHEN excluded.attempt_ms >= attempt_ms THEN excluded.status_code ELSE status_code END,
     error = CASE WHEN excluded.attempt_ms >= attempt_ms THEN excluded.error ELSE error END,
     success_ms = MAX(success_ms, excluded.success_ms),
+    claim_ms = MAX(claim_ms, excluded.claim_ms),
     attempt_ms = MAX(attempt_ms, excluded.attempt_ms)`,
 }
 
@@ -63,7 +67,8 @@ func (s *Store) KeepFacts(ctx context.Context, facts []Fact) error {
 	var args []any
 	for i := range facts {
 		f := &facts[i]
-		args = append(args, f.ConsumerNo, f.AttemptMs, f.SuccessMs, f.StatusCode, []byte(cutTo(f.Error, maxFactError)))
+		args = append(args, f.ConsumerNo, f.AttemptMs, f.SuccessMs, f.StatusCode, []byte(cutTo(f.Error, maxFactError)),
+			f.ClaimMs)
 	}
 	return repeat(ctx, "keep facts of consumers", func(ctx context.Context) error {
 		return insertRows(ctx, s.db, s.dialect.sql(insertFacts), args)

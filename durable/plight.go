@@ -29,6 +29,7 @@ func (c *Circumstances) circumstanced() columns {
 		{"COALESCE(f.success_ms, 0)", &c.SuccessMs},
 		{"COALESCE(f.status_code, 0)", &c.Fact.StatusCode},
 		{"f.error", asBytes{&c.Fact.Error}},
+		{"COALESCE(f.claim_ms, 0)", &c.ClaimMs},
 		{"COALESCE(h.since_ms, 0)", &c.Hold.SinceMs},
 		{"COALESCE(h.until_ms, 0)", &c.Hold.UntilMs},
 		{"h.held_by", asBytes{&c.Hold.By}},

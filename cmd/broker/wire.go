@@ -157,6 +157,7 @@ func (b *broker) registerGauges(registry *prometheus.Registry, bodies *share.Bou
 // newPresence returns what this broker knows of workers.
 func (b *broker) newPresence() *presence.Keeper {
 	k := presence.New(b.queue, b.node.NowMs, b.log)
+	k.Claimed = func(consumer uint32, ms int64, last bool) { b.notebook.Claimed(consumer, ms, last) }
 	b.catalogue.Watch(k.Learn)
 	return k
 }

@@ -444,13 +444,15 @@ INSERT INTO consumer_facts (
     attempt_ms,
     success_ms,
     status_code,
-    error
+    error,
+    claim_ms
 )
-VALUES (?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?)
 ON DUPLICATE KEY UPDATE
     status_code = IF(VALUES(attempt_ms) >= attempt_ms, VALUES(status_code), status_code),
     error = IF(VALUES(attempt_ms) >= attempt_ms, VALUES(error), error),
     success_ms = GREATEST(success_ms, VALUES(success_ms)),
+    claim_ms = GREATEST(claim_ms, VALUES(claim_ms)),
     attempt_ms = GREATEST(attempt_ms, VALUES(attempt_ms));
 
 INSERT INTO consumers (
@@ -1284,6 +1286,7 @@ SELECT
     COALESCE(f.success_ms, 0),
     COALESCE(f.status_code, 0),
     f.error,
+    COALESCE(f.claim_ms, 0),
     COALESCE(h.since_ms, 0),
     COALESCE(h.until_ms, 0),
     h.held_by,
@@ -1313,6 +1316,7 @@ SELECT
     COALESCE(f.success_ms, 0),
     COALESCE(f.status_code, 0),
     f.error,
+    COALESCE(f.claim_ms, 0),
     COALESCE(h.since_ms, 0),
     COALESCE(h.until_ms, 0),
     h.held_by,
@@ -1370,6 +1374,7 @@ SELECT
     COALESCE(f.success_ms, 0),
     COALESCE(f.status_code, 0),
     f.error,
+    COALESCE(f.claim_ms, 0),
     COALESCE(h.since_ms, 0),
     COALESCE(h.until_ms, 0),
     h.held_by,
@@ -1442,7 +1447,8 @@ SELECT
     attempt_ms,
     success_ms,
     status_code,
-    error
+    error,
+    claim_ms
 FROM consumer_facts
 WHERE consumer_no IN (?...);
 
@@ -4982,6 +4988,7 @@ SELECT
     COALESCE(f.success_ms, 0),
     COALESCE(f.status_code, 0),
     f.error,
+    COALESCE(f.claim_ms, 0),
     COALESCE(h.since_ms, 0),
     COALESCE(h.until_ms, 0),
     h.held_by,

@@ -340,13 +340,15 @@ INSERT INTO consumer_facts (
     attempt_ms,
     success_ms,
     status_code,
-    error
+    error,
+    claim_ms
 )
-VALUES (?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET
     status_code = CASE WHEN excluded.attempt_ms >= attempt_ms THEN excluded.status_code ELSE status_code END,
     error = CASE WHEN excluded.attempt_ms >= attempt_ms THEN excluded.error ELSE error END,
     success_ms = MAX(success_ms, excluded.success_ms),
+    claim_ms = MAX(claim_ms, excluded.claim_ms),
     attempt_ms = MAX(attempt_ms, excluded.attempt_ms);
 
 INSERT INTO consumers (
@@ -1312,6 +1314,7 @@ SELECT
     COALESCE(f.success_ms, 0),
     COALESCE(f.status_code, 0),
     f.error,
+    COALESCE(f.claim_ms, 0),
     COALESCE(h.since_ms, 0),
     COALESCE(h.until_ms, 0),
     h.held_by,
@@ -1341,6 +1344,7 @@ SELECT
     COALESCE(f.success_ms, 0),
     COALESCE(f.status_code, 0),
     f.error,
+    COALESCE(f.claim_ms, 0),
     COALESCE(h.since_ms, 0),
     COALESCE(h.until_ms, 0),
     h.held_by,
@@ -1398,6 +1402,7 @@ SELECT
     COALESCE(f.success_ms, 0),
     COALESCE(f.status_code, 0),
     f.error,
+    COALESCE(f.claim_ms, 0),
     COALESCE(h.since_ms, 0),
     COALESCE(h.until_ms, 0),
     h.held_by,
@@ -1470,7 +1475,8 @@ SELECT
     attempt_ms,
     success_ms,
     status_code,
-    error
+    error,
+    claim_ms
 FROM consumer_facts
 WHERE consumer_no IN (?...);
 
@@ -4835,6 +4841,7 @@ SELECT
     COALESCE(f.success_ms, 0),
     COALESCE(f.status_code, 0),
     f.error,
+    COALESCE(f.claim_ms, 0),
     COALESCE(h.since_ms, 0),
     COALESCE(h.until_ms, 0),
     h.held_by,

@@ -46,6 +46,10 @@ type Keeper struct {
 	log   *slog.Logger
 	name  string // of this process among the fields of a consumer
 
+	// Claimed, if not nil, is told when workers of a consumer last claimed, Unix ms: while they do, each time
+	// that their contacts are written, and with last when Run ends.
+	Claimed func(consumer uint32, ms int64, last bool)
+
 	mu    sync.RWMutex
 	seats map[uint32]*seat
 }
@@ -234,6 +238,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			k.tell(k.all(), k.nowMs(), true)
 			return
 		case <-tick.C:
 		}
@@ -277,12 +282,35 @@ func (k *Keeper) write(ctx context.Context) error {
 		}
 		return err
 	}
+	k.tell(turns, now, false)
 	for _, consumer := range first { // a broker that starts removes what those before it left
 		if _, err := k.others(ctx, consumer, now); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// tell tells when workers last claimed.
+func (k *Keeper) tell(turns []turn, now int64, last bool) {
+	if k.Claimed == nil {
+		return
+	}
+	for _, t := range turns {
+		if v := t.seat.view(now); v.At[Claim] > 0 {
+			k.Claimed(t.consumer, v.At[Claim], last)
+		}
+	}
+}
+
+// all returns a turn for each seat.
+func (k *Keeper) all() (turns []turn) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	for consumer, s := range k.seats {
+		turns = append(turns, turn{consumer: consumer, seat: s})
+	}
+	return turns
 }
 
 // turns returns what is to be written now.

@@ -320,3 +320,28 @@ func BenchmarkContact(b *testing.B) {
 		})
 	}
 }
+
+// The last claim of each consumer is told with its contacts, and once more at the end.
+func TestClaimsAreToldAsTheyAreWritten(t *testing.T) {
+	r := newRig()
+	k := r.broker()
+	type told struct {
+		consumer uint32
+		ms       int64
+		last     bool
+	}
+	var got []told
+	k.Claimed = func(consumer uint32, ms int64, last bool) { got = append(got, told{consumer, ms, last}) }
+	k.Contact(7, Claim, nil, here)
+	k.Contact(8, List, nil, here)
+	first := r.now
+	require.NoError(t, k.write(t.Context()))
+	require.Equal(t, []told{{7, first, false}}, got)
+	r.pass(time.Hour)
+	k.Contact(8, Claim, nil, here)
+	got = nil
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	k.Run(ended)
+	require.ElementsMatch(t, []told{{7, first, true}, {8, r.now, true}}, got)
+}

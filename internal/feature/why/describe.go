@@ -31,6 +31,7 @@ func (e *Explainer) Describe(ctx context.Context, k *durable.Consumer, view *api
 func show(f *durable.Fact, view *apitype.Consumer) {
 	view.LastAttemptAt, view.LastSuccessAt = msAt(f.AttemptMs), msAt(f.SuccessMs)
 	view.LastStatus, view.LastError = f.StatusCode, f.Error
+	view.LastClaimAt = msAt(f.ClaimMs)
 }
 
 // Recall adds to the views of consumers what their last attempts have shown, in one statement.

@@ -66,10 +66,35 @@ func (n *Notebook) Note(outcomes []durable.Outcome) {
 		if o.Kind == durable.OutcomeDelivered {
 			f.SuccessMs = max(f.SuccessMs, o.AtMs)
 		}
-		if !n.waits[o.ConsumerNo] {
-			n.waits[o.ConsumerNo] = true
-			n.changed = append(n.changed, o.ConsumerNo)
-		}
+		n.changes(o.ConsumerNo)
+	}
+}
+
+// claimEvery is the least time between two writes of a consumer for the claims of its workers alone.
+const claimEvery = 10 * time.Second
+
+// Claimed takes the time of the last claim of a consumer, Unix ms. last says that the broker stops: no later
+// time is told.
+func (n *Notebook) Claimed(consumer uint32, ms int64, last bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	f := n.facts[consumer]
+	if f == nil {
+		f = &durable.Fact{ConsumerNo: consumer}
+		n.facts[consumer] = f
+	}
+	if ms <= f.ClaimMs || !last && ms-f.ClaimMs < claimEvery.Milliseconds() {
+		return
+	}
+	f.ClaimMs = ms
+	n.changes(consumer)
+}
+
+// changes notes that the facts of a consumer are to be written, with mu held.
+func (n *Notebook) changes(consumer uint32) {
+	if !n.waits[consumer] {
+		n.waits[consumer] = true
+		n.changed = append(n.changed, consumer)
 	}
 }
 
@@ -173,9 +198,8 @@ func (n *Notebook) again(batch []durable.Fact) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for i := range batch {
-		if no := batch[i].ConsumerNo; !n.waits[no] && n.facts[no] != nil {
-			n.waits[no] = true
-			n.changed = append(n.changed, no)
+		if no := batch[i].ConsumerNo; n.facts[no] != nil {
+			n.changes(no)
 		}
 	}
 }

@@ -143,3 +143,23 @@ func TestEveryCodeHasAPlaceAndAPhrase(t *testing.T) {
 	require.False(t, ChannelPaused.Over())
 	require.False(t, Known("none"))
 }
+
+// A claim is written at most each ten seconds, and when the broker stops.
+func TestTheClaimsOfWorkersAreWrittenNowAndThen(t *testing.T) {
+	store := &factStore{}
+	n := newTestNotebook(store)
+	written := func(ms int64, last bool) bool {
+		before := store.calls
+		n.Claimed(7, ms, last)
+		require.NoError(t, n.flush(t.Context()))
+		return store.calls > before
+	}
+	const at = 1_700_000_000_000
+	require.True(t, written(at, false))
+	require.False(t, written(at+9_999, false))
+	require.True(t, written(at+10_000, false))
+	require.False(t, written(at, true), "an older one")
+	require.True(t, written(at+10_001, true))
+	require.EqualValues(t, at+10_001, store.facts[7].ClaimMs)
+	require.EqualValues(t, at+10_001, n.Of(7).ClaimMs)
+}

@@ -130,7 +130,8 @@ func (e *Explainer) NoWorker(ctx context.Context, ch *catalogue.Channel, k *dura
 	return apitype.WhyReason{}, false
 }
 
-// contact returns the last signs of the workers; known is false where they are not recorded.
+// contact returns the last signs of the workers; known is false where they are not recorded. A claim that only
+// the store knows is one as well: Redis was wiped, or the broker has started since.
 func (v *view) contact(ctx context.Context) (claim, contact, renewal time.Time, workers int, known bool) {
 	if v.e.o.Contacts == nil {
 		return claim, contact, renewal, 0, false
@@ -140,6 +141,14 @@ func (v *view) contact(ctx context.Context) (claim, contact, renewal time.Time, 
 	claim, contact, renewal, workers, err := v.e.o.Contacts.LastContact(ctx, v.k.No)
 	if err != nil {
 		return time.Time{}, time.Time{}, time.Time{}, 0, false
+	}
+	if v.has.ClaimMs > 0 {
+		if stored := timeOf(v.has.ClaimMs); stored.After(claim) {
+			claim = stored
+		}
+		if claim.After(contact) {
+			contact = claim
+		}
 	}
 	return claim, contact, renewal, workers, true
 }

@@ -43,6 +43,11 @@ var whyTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.ElementsMatch(t, []durable.Fact{{ConsumerNo: ks[0].No, AttemptMs: 105, SuccessMs: 5, StatusCode: 205},
 			{ConsumerNo: no, AttemptMs: 105, SuccessMs: 105, StatusCode: 205}}, facts)
+		for _, ms := range []int64{300, 200} {
+			require.NoError(t, f.KeepFacts(f.ctx, []durable.Fact{{ConsumerNo: no, ClaimMs: ms}}))
+		}
+		require.Equal(t, durable.Fact{ConsumerNo: no, AttemptMs: 105, SuccessMs: 105, StatusCode: 205, ClaimMs: 300},
+			f.circumstances(t, ks[1]).Fact, "a claim is no attempt")
 		_, err = f.CircumstancesOf(f.ctx, 9999)
 		require.ErrorIs(t, err, durable.ErrNotFound)
 	},
