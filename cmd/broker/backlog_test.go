@@ -105,7 +105,7 @@ func TestNothingIsCountedAsGoneWhileItIsLoaded(t *testing.T) {
 	const all = 700
 	watch := func(t *testing.T, p *process) {
 		t.Helper()
-		s := &stage{p.in(t), "c"}
+		s := &stage{process: p.in(t), channel: "c"}
 		for loaded := false; !loaded; {
 			k := s.counted("k")
 			require.Equal(t, all, *k.Queued)

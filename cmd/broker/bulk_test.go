@@ -366,7 +366,7 @@ func TestBulksBelongToTheirProducer(t *testing.T) {
 	p := embeddedWorld(t).with(fetchInside, "BROKER_OPEN_MANAGEMENT=false").start()
 	admin := []string{"X-Broker-Admin-Token", adminToken}
 	p.do("PUT", "/channel/c", "token=c-token", append(admin, "Content-Type", formType)...)
-	s := &stage{p, "c"}
+	s := &stage{process: p, channel: "c"}
 	tokens := func(id string) []string {
 		p.do("PUT", "/producer/"+id, "token="+id, append(admin, "Content-Type", formType)...)
 		return []string{"X-Broker-Channel-Token", "c-token", "X-Broker-Producer-ID", id, "X-Broker-Producer-Token", id}

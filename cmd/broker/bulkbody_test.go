@@ -419,7 +419,7 @@ func TestFaultKillOfABulkWithATemplate(t *testing.T) {
 		const n = 1000
 		p := w.with(quick...).start(envKill + "=" + failpoint.AfterBulkStep + ":3")
 		p.sample("k")
-		s := &stage{p, "c"}
+		s := &stage{process: p, channel: "c"}
 		var rows strings.Builder
 		rows.WriteString("n,none\n")
 		for i := range n {

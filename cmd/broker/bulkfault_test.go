@@ -57,7 +57,7 @@ func (p *process) requireEach(n int) {
 		require.Equal(p.t, 1, seen[fmt.Sprint("m-", i)], "m-%d", i)
 	}
 	require.Len(p.t, seen, n)
-	count := (&stage{p, "c"}).counts().Counts
+	count := (&stage{process: p, channel: "c"}).counts().Counts
 	require.Equal(p.t, n, count.Dispatched.Count, "each row is one message")
 }
 
@@ -71,7 +71,7 @@ func TestFaultKillOfBulks(t *testing.T) {
 				const n = 1000
 				p := w.with(quick...).start(envKill + "=" + point + ":" + fmt.Sprint(hits))
 				p.sample("k")
-				s := &stage{p, "c"}
+				s := &stage{process: p, channel: "c"}
 				at := ""
 				r, err := p.try("POST", "/channel/c/bulk", numbered(n), append([]string{"Content-Type", "text/csv"},
 					producerTokens...)...)
@@ -122,7 +122,7 @@ func TestFaultKillWhileAFileIsFetched(t *testing.T) {
 	url := file(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, numbered(60_000)) })
 	p := w.start(envKill + "=" + failpoint.AfterBulkChunk + ":2")
 	p.sample("k")
-	s := &stage{p, "c"}
+	s := &stage{process: p, channel: "c"}
 	at := s.bulk("application/json", `{"FileURL":"`+url+
 		`","Format":"csv","Template":{"Payload":"{{Payload}}"},"Rate":"20000/1s"}`)
 	p.awaitEnd()
@@ -139,7 +139,7 @@ func TestFaultAStoppedOwnerOfABulkIsReplaced(t *testing.T) {
 	w := realWorld(t).with(quick...)
 	p := w.start()
 	p.sample("k")
-	s := &stage{p, "c"}
+	s := &stage{process: p, channel: "c"}
 	const n = 12_000
 	at := s.bulk("text/csv", numbered(n))
 	eventually(t, "the first rows", func() bool { return s.bulkAt(at).Published > 0 })

@@ -156,7 +156,7 @@ func TestMessagesOfARecurrenceWaitForRoom(t *testing.T) {
 		w.with("BROKER_RATIONAL_DELAY=500ms")
 		p := w.start()
 		p.sample("k")
-		s := &stage{p, "c"}
+		s := &stage{process: p, channel: "c"}
 		p.put("/producer/p", "maxStoredBytes", "3500")
 		kilobyte := strings.Repeat("x", 1000)
 		alone := s.later(in(lead), kilobyte)

@@ -296,7 +296,7 @@ func TestFaultKillAfterTheChangeOfASchedule(t *testing.T) {
 		sink := newSink(t, nil)
 		p := w.start()
 		p.sample("k=" + sink.URL)
-		s := &stage{p, "c"}
+		s := &stage{process: p, channel: "c"}
 		at := s.delayed("1h", "one", "X-Broker-Message-ID", "a")
 		p.stop()
 		p = w.start(envKill + "=" + failpoint.AfterSchedule + ":1")
@@ -304,7 +304,7 @@ func TestFaultKillAfterTheChangeOfASchedule(t *testing.T) {
 		require.Error(t, err)
 		p.awaitEnd()
 		p = w.start()
-		s = &stage{p, "c"}
+		s = &stage{process: p, channel: "c"}
 		requireOnce(t, sink, "two")
 		requireProblem(t, s.reschedule(at, "three", "X-Broker-Delay", "1h"), 409, "already_dispatched")
 	})
@@ -317,7 +317,7 @@ func TestAChangeThatComesSlowlyGoesByTheTokensOfItsEnd(t *testing.T) {
 	admin := []string{"X-Broker-Admin-Token", adminToken, "Content-Type", formType}
 	p.do("PUT", "/channel/c", "token=c-token", admin...)
 	p.do("PUT", "/producer/p", "token=p-token", admin...)
-	s := &stage{p, "c"}
+	s := &stage{process: p, channel: "c"}
 	at := s.delayed("1h", "one")
 	rest := s.slow("PUT", at, producerTokens, strings.Repeat("x", 20_000))
 	p.do("PUT", "/producer/p", "token=new", admin...)

@@ -92,7 +92,7 @@ func TestScaleTenThousandIdleConsumersCostRedisLittleOnRealServers(t *testing.T)
 	sink := newSink(t, nil)
 	at := p.put("/channel/c99/consumer/k99", "callbackUrl", sink.URL)
 	require.Equal(t, 200, at.status)
-	s := &stage{p, "c99"}
+	s := &stage{process: p, channel: "c99"}
 	s.publish("awake")
 	eventually(t, "a delivery", func() bool { return sink.count() == 1 })
 }
@@ -111,7 +111,7 @@ func TestScaleAHundredThousandQueuedJobsStayUsableEmbedded(t *testing.T) {
 	fill(t, store, n)
 	require.NoError(t, store.Close())
 	p := w.start("BROKER_RATIONAL_DELAY=500ms")
-	s := &stage{p, "c0"}
+	s := &stage{process: p, channel: "c0"}
 	eventually(t, "the window to be loaded", func() bool {
 		return len(walkPages(s, "k0", 100, func([]apitype.QueuedJob) {})) >= 1500
 	})

@@ -325,7 +325,7 @@ func TestScheduledMessagesBelongToTheirProducer(t *testing.T) {
 	p := embeddedWorld(t).with("BROKER_OPEN_MANAGEMENT=false").start()
 	admin := []string{"X-Broker-Admin-Token", adminToken}
 	p.do("PUT", "/channel/c", "token=c-token", append(admin, "Content-Type", formType)...)
-	s := &stage{p, "c"}
+	s := &stage{process: p, channel: "c"}
 	tokens := func(id string) []string {
 		p.do("PUT", "/producer/"+id, "token="+id, append(admin, "Content-Type", formType)...)
 		return []string{"X-Broker-Channel-Token", "c-token", "X-Broker-Producer-ID", id, "X-Broker-Producer-Token", id}
@@ -453,7 +453,7 @@ func TestFaultKillOfScheduledMessages(t *testing.T) {
 					acked = append(acked, doubtful) // stored, not answered
 				}
 				p.awaitEnd()
-				s := &stage{w.start(), "c"}
+				s := &stage{process: w.start(), channel: "c"}
 				eventually(t, "the messages", func() bool { return sink.count() >= len(acked) })
 				time.Sleep(1500 * time.Millisecond)
 				most := len(acked)
@@ -543,7 +543,7 @@ func TestFaultABrokerThatStoodStillSendsNoScheduledMessageAgain(t *testing.T) {
 	for _, r := range a.batch(lines...) {
 		require.Equal(t, 201, r.Status, r.Detail)
 	}
-	s := &stage{b, "c"}
+	s := &stage{process: b, channel: "c"}
 	eventually(t, "the messages", func() bool { return s.counts().Counts.Dispatched.Count >= n })
 	time.Sleep(3 * time.Second) // who stood still goes on
 	b.requireEach(n)

@@ -20,6 +20,7 @@ import (
 type stage struct {
 	*process
 	channel string
+	release func() // of a story whose endpoint stands still: it answers from now on
 }
 
 var stages atomic.Int64
@@ -34,7 +35,7 @@ func (p *process) in(t testing.TB) *process {
 // stage makes a channel with the consumers, given as for sample.
 func (p *process) stage(t *testing.T, consumers ...string) *stage {
 	t.Helper()
-	s := &stage{p.in(t), fmt.Sprintf("stage-%d", stages.Add(1))}
+	s := &stage{process: p.in(t), channel: fmt.Sprintf("stage-%d", stages.Add(1))}
 	s.put("/producer/p", "token", "p-token")
 	s.put(s.path(), "token", "c-token")
 	for _, k := range consumers {
@@ -44,7 +45,7 @@ func (p *process) stage(t *testing.T, consumers ...string) *stage {
 }
 
 // on is the same stage seen through another broker.
-func (s *stage) on(p *process) *stage { return &stage{p.in(s.t), s.channel} }
+func (s *stage) on(p *process) *stage { return &stage{process: p.in(s.t), channel: s.channel} }
 
 func (s *stage) path(parts ...string) string {
 	return "/channel/" + s.channel + strings.Join(parts, "")

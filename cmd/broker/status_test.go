@@ -132,7 +132,7 @@ func TestFaultNoStatusEventIsLostOrRepeatedUnderAnotherID(t *testing.T) {
 		for i, point := range []string{failpoint.AfterOutcome + ":1", failpoint.AfterStatusBatch + ":1",
 			failpoint.AfterStatusSent + ":1"} {
 			p := w.start(envKill + "=" + point)
-			s := &stage{p, "c"}
+			s := &stage{process: p, channel: "c"}
 			p.hearStatus(ops)
 			p.sample("push=" + target.URL)
 			p.put("/producer/p", "statusEvents", "delivered")
@@ -143,7 +143,7 @@ func TestFaultNoStatusEventIsLostOrRepeatedUnderAnotherID(t *testing.T) {
 			p.awaitEnd()
 		}
 		p := w.start()
-		s := &stage{p, "c"}
+		s := &stage{process: p, channel: "c"}
 		s.publish("before the wipe")
 		if w.redis != nil {
 			w.flushall()

@@ -130,7 +130,7 @@ func TestATimelineIsShownToThoseWhomItConcerns(t *testing.T) {
 	t.Parallel()
 	sink := newSink(t, func(int, received) int { return 503 })
 	p := embeddedWorld(t).with("BROKER_MAX_RETRIES=0").start("BROKER_OPEN_MANAGEMENT=")
-	s := &stage{p, "c"}
+	s := &stage{process: p, channel: "c"}
 	admin := []string{"X-Broker-Admin-Token", adminToken}
 	for path, form := range map[string]string{"/producer/p": "token=p-token", "/producer/other": "token=other-token",
 		"/channel/c": "token=c-token"} {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -188,7 +189,15 @@ var stories = map[why.Code]story{
 		return at
 	},
 	why.EndpointSlow: func(t *testing.T, s *stage) string {
-		at := s.joined("k", "callbackUrl", neverAnswering(t), "timeout", "1h")
+		answers := make(chan struct{})
+		s.release = sync.OnceFunc(func() { close(answers) })
+		url := serveHTTP(t, func(_ http.ResponseWriter, _ *http.Request, over <-chan struct{}) {
+			select {
+			case <-answers:
+			case <-over:
+			}
+		})
+		at := s.joined("k", "callbackUrl", url, "timeout", "1h")
 		for range 12 {
 			s.publish("m")
 		}

@@ -75,7 +75,7 @@ func TestFaultMySQLStandsStillAndWhyIsAnswered(t *testing.T) {
 	p.sample("k", "paused")
 	p.put("/channel/c", "ack", "journal", "latencyBudget", "1s")
 	at := p.publish("m")
-	s := &stage{p, "c"}
+	s := &stage{process: p, channel: "c"}
 	job := s.jobAt(at, "k")
 	require.Equal(t, 200, p.do("POST", "/channel/c/consumer/paused/pause", "").status)
 	s.awaitQueued("k", 1)

@@ -219,16 +219,17 @@ func (v *view) endpoint(l *list, c *counts, limited bool) {
 	}
 	full := load.Slots > 0 && (v.queue.Leased >= load.Slots*v.brokers() || load.InFlight >= load.Slots)
 	slots := load.Slots * v.brokers()
+	more := "raise BROKER_CONSUMER_CONCURRENCY"
 	if v.queue.Limited == redisq.ConcurrencyLimit {
 		full, slots = v.now.Sub(since) >= slowAfter, v.p.Concurrency
+		more = "PUT " + v.path + " with a higher concurrency"
 	}
 	switch {
 	case full:
 		l.add(apitype.WhyReason{Code: string(EndpointSlow), Since: timeAt(since), Jobs: c.due,
 			Detail: fmt.Sprintf("All slots of the consumer are in flight (%d requests, %d slots), and it has not answered.",
 				v.queue.Leased, slots),
-			Action: "make the endpoint answer sooner, PUT " + v.path + " with a shorter timeout, or raise " +
-				"BROKER_CONSUMER_CONCURRENCY or the concurrency"})
+			Action: "make the endpoint answer sooner, or " + more + "; a shorter timeout counts for the next attempts"})
 	case limited || v.paceMode != durable.PaceNormal:
 	case load.Full || load.Behind || load.Short:
 		l.add(v.saturated(&load, c))
@@ -302,14 +303,14 @@ func (v *view) waits(ctx context.Context, l *list, c *counts) {
 		r := apitype.WhyReason{Code: string(Backoff), Since: timeAt(c.failed),
 			Until: timeAt(first(c.next, v.queue.FirstDue)), Jobs: c.backoff,
 			By: "backoff=" + v.p.Backoff.String(), Detail: "They wait for their next attempt." + v.lastError(),
-			Action: "POST /channel/" + v.ch.ID + "/message/{message}/job/{job}/re-trigger makes a job due now"}
+			Action: "POST " + v.path + "/retry makes all of them due now"}
 		l.add(r)
 	}
 	if c.delayed > 0 {
 		l.add(apitype.WhyReason{Code: string(Delayed), Since: timeAt(c.back),
 			Until: timeAt(first(c.end, v.queue.FirstDue)), Jobs: c.delayed,
 			Detail: "A worker gave them back with a delay.",
-			Action: "POST /channel/" + v.ch.ID + "/message/{message}/job/{job}/re-trigger makes a job due now"})
+			Action: "POST " + v.path + "/retry makes all of them due now"})
 	}
 	switch {
 	case c.parked > 0 && v.queue.Blocked.IsZero(): // it is on its way back

@@ -60,19 +60,24 @@ func (v *view) notFor(l *list, at *durable.Plight) bool {
 	case k.LeftOut(h):
 		r.Code, r.By = string(Filtered), "filter"
 		r.Detail = "The filter of the consumer refused the message when it was stored."
-		r.Action = "PUT " + v.path + " with another filter: it counts for later messages. POST " + v.path +
-			"/replay can deliver this one"
+		r.Action = "PUT " + v.path + " with another filter: it counts for later messages. Then " + v.again()
 	case h.Addressed != "" && !h.Addressed.Has(k.Position):
 		r.Code = string(NotAddressed)
 		r.Detail = "The producer named other consumers (X-Broker-Consumers)."
-		r.Action = "publish it to this consumer, too"
+		r.Action = v.again()
 	default:
 		r.Code = string(ConsumerNewer)
 		r.Detail = "The message was stored before the consumer was created."
-		r.Action = "POST " + v.path + "/replay delivers messages of the past"
+		r.Action = v.again()
 	}
 	l.add(r)
 	return true
+}
+
+// again says how a consumer gets a message that it has no job of: a replay repeats only what it had.
+func (v *view) again() string {
+	return "publish the message once more, to this consumer alone: POST /channel/" + v.ch.ID +
+		"/broadcast with X-Broker-Consumers: " + v.k.ID
 }
 
 // job adds why a job does not move, or how it ended.
@@ -248,7 +253,7 @@ func (v *view) because(ctx context.Context, at *durable.Plight) *apitype.WhyReas
 func (v *view) inFlight() apitype.WhyReason {
 	r := apitype.WhyReason{Code: string(EndpointSlow), ConsumerID: v.k.ID, Until: timeAt(v.queue.Job.At), Jobs: 1,
 		Detail: fmt.Sprintf("Its attempt %d is in flight: the endpoint has not answered.", v.queue.Job.Attempts),
-		Action: "make the endpoint answer, or PUT " + v.path + " with a shorter timeout"}
+		Action: "make the endpoint answer; a shorter timeout of " + v.path + " counts for the next attempts"}
 	if v.k.Type == durable.Pull {
 		r.Code, r.Detail = string(WorkersBusy), fmt.Sprintf("A worker has it, attempt %d.", v.queue.Job.Attempts)
 		r.Action = "report its outcome, or wait for the end of the lease"

@@ -182,6 +182,9 @@ func (w *world) untrue(o onlooker, k *durable.Consumer, m *durable.Message, r *a
 	state := map[why.Code]durable.ConsumerState{why.Paused: durable.StatePaused, why.Gone: durable.StateGone,
 		why.Tombstoned: durable.StateDead, why.Probing: durable.StateProbing}
 	want, held := state[why.Code(r.Code)]
+	if r.Until != nil && w.store.nowMs()-r.Until.UnixMilli() > time.Second.Milliseconds() {
+		return "its end has passed"
+	}
 	switch {
 	case held && k.State != want:
 		return "its consumer is " + k.State.String()
