@@ -37,6 +37,7 @@ type Broker struct {
 	cmd    *exec.Cmd
 	exited chan error
 	dir    string
+	traces *traceSink // nil: none are asked for
 }
 
 // OpenBroker returns the broker at c.URL, or starts one and waits until it is ready.
@@ -143,6 +144,11 @@ func startBroker(ctx context.Context, c *Config) (_ *Broker, err error) {
 			err = errors.Join(err, b.Close())
 		}
 	}()
+	if c.Traced > 0 {
+		if b.traces, err = startTraceSink(c.Traced); err != nil {
+			return nil, err
+		}
+	}
 	log, err := os.Create(filepath.Join(dir, "broker.log"))
 	if err != nil {
 		return nil, fmt.Errorf("start broker: %w", err)
@@ -150,16 +156,7 @@ func startBroker(ctx context.Context, c *Config) (_ *Broker, err error) {
 	defer log.Close() // the broker has its own descriptor
 	b.cmd = exec.Command(binary, "serve")
 	ownGroup(b.cmd)
-	b.cmd.Env = append(withoutBroker(os.Environ()),
-		"BROKER_LISTEN="+addr,
-		"BROKER_DATA_DIR="+filepath.Join(dir, "data"),
-		"BROKER_MYSQL_DSN="+c.MySQL,
-		"BROKER_REDIS_URL="+c.Redis,
-		"BROKER_ADMIN_TOKEN="+c.AdminToken,
-		"BROKER_OPEN_MANAGEMENT=true",
-		"BROKER_LOG_LEVEL=warn",
-	)
-	b.cmd.Env = append(b.cmd.Env, c.BrokerEnv...)
+	b.cmd.Env = b.env(c, addr)
 	b.cmd.Stdout, b.cmd.Stderr = log, log
 	if err := b.cmd.Start(); err != nil {
 		b.cmd = nil
@@ -180,6 +177,23 @@ func startBroker(ctx context.Context, c *Config) (_ *Broker, err error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// env is the environment of a started broker that listens at addr.
+func (b *Broker) env(c *Config, addr string) []string {
+	env := append(withoutBroker(os.Environ()),
+		"BROKER_LISTEN="+addr,
+		"BROKER_DATA_DIR="+filepath.Join(b.dir, "data"),
+		"BROKER_MYSQL_DSN="+c.MySQL,
+		"BROKER_REDIS_URL="+c.Redis,
+		"BROKER_ADMIN_TOKEN="+c.AdminToken,
+		"BROKER_OPEN_MANAGEMENT=true",
+		"BROKER_LOG_LEVEL=warn",
+	)
+	if b.traces != nil {
+		env = append(env, b.traces.env...)
+	}
+	return append(env, c.BrokerEnv...)
 }
 
 // withoutBroker drops settings of another broker from the environment.
@@ -217,6 +231,9 @@ func (b *Broker) Close() error {
 	var err error
 	if b.cmd != nil {
 		err = b.stop()
+	}
+	if b.traces != nil {
+		err = errors.Join(err, b.traces.close())
 	}
 	return errors.Join(err, os.RemoveAll(b.dir))
 }

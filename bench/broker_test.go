@@ -33,6 +33,18 @@ func TestAScrapeThatFailsFailsTheRun(t *testing.T) {
 	require.Contains(t, progress.String(), "/metrics answers 404")
 }
 
+func TestARunWithTracesFailsWhereTheBrokerSendsNone(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	var out, progress bytes.Buffer
+	args := []string{"run", "--broker-binary", os.Args[0], "--messages", "100", "--connections", "2", "--broker-env",
+		"BENCH_TEST=serve", "--traced"}
+	require.Equal(t, ExitOK, run(context.Background(), append(args, "0"), &out, &progress), progress.String())
+	require.NotEqual(t, ExitOK, run(context.Background(), append(args, "0.01"), &out, &progress))
+	require.Contains(t, progress.String(), "the broker sent no traces")
+	require.NotEqual(t, ExitOK, run(context.Background(), append(args, "1.5"), &out, &progress))
+	require.Contains(t, progress.String(), "--traced wants a share from 0 to 1")
+}
+
 func TestABrokerThatDoesNotStartIsQuoted(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	var out, progress bytes.Buffer

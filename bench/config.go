@@ -61,6 +61,7 @@ type Config struct {
 	Repeat     int
 
 	Scrape     time.Duration `json:",omitempty"` // between two readings of the pages of metrics; 0: none
+	Traced     float64       `json:",omitempty"` // share of the messages that a started broker records; 0: traces are off
 	WithLimits bool
 	Strict     bool // duplicates and overtaking are failures too
 	Audit      bool `json:",omitempty"` // as Strict, and the audit must find no difference
@@ -126,6 +127,7 @@ func (c *Config) register(f *flag.FlagSet) {
 	f.DurationVar(&c.Slack, "order-slack", 200*time.Millisecond, "overtaking closer than this is not counted")
 	f.IntVar(&c.Repeat, "repeat", 1, "measure this often, on the same broker")
 	f.DurationVar(&c.Scrape, "scrape", 0, "read /metrics and /metrics/consumers at this interval; 0: never")
+	f.Float64Var(&c.Traced, "traced", 0, "share of the messages that a started broker sends traces of; 0: none are")
 	f.BoolVar(&c.WithLimits, "with-limits", false, "measure the ceilings of this machine between the repeats and print "+
 		"the efficiency")
 	f.BoolVar(&c.Strict, "strict", false, "fail also for duplicates and for messages out of priority order")
@@ -237,6 +239,9 @@ func (c *Config) checkBroker() error {
 	}
 	if c.URL != "" {
 		errs = append(errs, checkURL(c.URL, c.Own))
+	}
+	if c.Traced < 0 || c.Traced > 1 || c.Traced > 0 && c.URL != "" {
+		errs = append(errs, errors.New("--traced wants a share from 0 to 1, of the messages of a broker that is started"))
 	}
 	for _, e := range c.BrokerEnv {
 		if name, _, ok := strings.Cut(e, "="); !ok || name == "" {

@@ -38,6 +38,7 @@ knobs=(
 	"debug log|--broker-env BROKER_LOG_LEVEL=debug"
 	"no timer slack|--broker-env BROKER_TIMER_SLACK=0"
 	"scraped each second|--scrape 1s"
+	"scraped and traced|--scrape 1s --traced 0.01"
 	"pull|--push-consumers 0 --pull-workers 16"
 	"pull in batches|--push-consumers 0 --pull-workers 4 --pull-batch 100"
 	"batches|--connections 2 --batch 100"
