@@ -1,0 +1,3 @@
+module github.com/penstock-broker/penstock/clients/go
+
+go 1.24
