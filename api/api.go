@@ -209,6 +209,8 @@ type Options struct {
 	Journalled func(channel uint32, keys []string, receipt string) bool
 	// Presence knows the workers of pull consumers; nil: there are none.
 	Presence Presence
+	// SQS answers the requests of SQS clients; nil: there is no such door.
+	SQS SQS
 	// Policies resolves the policies of consumers; nil: no defaults.
 	Policies *policy.Book
 	// Bodies counts the bodies of all requests in memory, including those of the data

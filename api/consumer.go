@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/egress"
 	"github.com/penstock-broker/penstock/internal/tool/failpoint"
+	"github.com/penstock-broker/penstock/internal/tool/quantity"
 )
 
 // maxCallbackBytes is the longest callback URL. Proxies and servers commonly accept a request
@@ -128,6 +129,9 @@ func (a *API) readConsumer(ctx context.Context, f form, put *durable.ConsumerPut
 	if put.Policy, err = a.policy(ctx, put.ChannelID, f); err != nil {
 		return 0, err
 	}
+	if err = a.checkTimeout(ctx, put, f); err != nil {
+		return 0, err
+	}
 	return a.since(f, put)
 }
 
@@ -166,6 +170,33 @@ func (a *API) applicable(ctx context.Context, put *durable.ConsumerPut, f form) 
 		return problem.Newf(fasthttp.StatusBadRequest, "unknown_field",
 			"The field %s means nothing to a pull consumer, which the broker does not call. Neither do %s.", name,
 			strings.Join(ofPush, ", "))
+	}
+	return nil
+}
+
+// mostExchange is the longest timeout of a push consumer. A lease of a pull consumer may be longer.
+const mostExchange = time.Hour
+
+// checkTimeout refuses a timeout that a push consumer cannot have.
+func (a *API) checkTimeout(ctx context.Context, put *durable.ConsumerPut, f form) error {
+	d, err := quantity.Duration(f["timeout"])
+	if err != nil || d <= mostExchange {
+		return nil
+	}
+	kind := durable.Push
+	if put.Type != nil {
+		kind = *put.Type
+	} else {
+		if err := a.fresh(ctx); err != nil {
+			return err
+		}
+		if k := a.o.Catalogue.Consumer(put.ChannelID, put.ID); k != nil {
+			kind = k.Type
+		}
+	}
+	if kind == durable.Push {
+		return problem.New(fasthttp.StatusBadRequest, "invalid_policy",
+			"The field timeout must be a duration from 100ms to 1h for a push consumer.")
 	}
 	return nil
 }

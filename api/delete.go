@@ -109,13 +109,18 @@ func (a *API) deleteConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error
 // the other brokers have noticed: a new resource under the same ID is then not taken for the old
 // one.
 func (a *API) deleted(ctx context.Context, rc *fasthttp.RequestCtx, kind string, args ...any) {
+	a.forgotten(ctx, rc, kind, args...)
+	rc.SetStatusCode(fasthttp.StatusNoContent)
+}
+
+// forgotten is deleted without the answer.
+func (a *API) forgotten(ctx context.Context, rc *fasthttp.RequestCtx, kind string, args ...any) {
 	a.metrics.deleted.WithLabelValues(kind).Inc()
 	a.log.Info("a "+kind+" was deleted", append(args, "request_id", requestID(rc))...)
 	a.changed(ctx, rc)
 	if a.o.AwaitOthers != nil {
 		a.o.AwaitOthers(ctx)
 	}
-	rc.SetStatusCode(fasthttp.StatusNoContent)
 }
 
 // deadPage is the number of dead letters that one transaction of deleteDLQ removes.

@@ -33,6 +33,7 @@ const (
 	AccessLink       Access = "link"
 	AccessReceiver   Access = "receiver"
 	AccessSender     Access = "sender"
+	AccessSQS        Access = "sqs"
 )
 
 // A Route is one line of the route table.
@@ -159,6 +160,9 @@ var table = []Route{
 	{Method: del, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessOwn, Summary: "delete all dead letters of a consumer", serve: (*API).deleteDLQ},
 	{Method: del, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessOwn, Summary: "delete a dead letter", serve: (*API).deleteDeadJob},
 
+	{Method: post, Path: "/", Access: AccessSQS, Summary: "an action of SQS", Body: OwnBody, own: (*API).serveSQS},
+	{Method: post, Path: "/sqs/{channel}/{consumer}", Access: AccessSQS, Summary: "an action of SQS, at a QueueUrl", Body: OwnBody, own: (*API).serveSQS},
+
 	{Method: get, Path: "/", Access: AccessOps, Summary: "what this is, and links", serve: (*API).getRoot},
 	{Method: get, Path: "/livez", Access: AccessOps, Summary: "the process is alive", serve: (*API).livez},
 	{Method: get, Path: "/readyz", Access: AccessOps, Summary: "this broker can accept messages", serve: (*API).readyz},
@@ -230,7 +234,7 @@ func (a *API) newRouter() *router.Router {
 		a.fail(rc, problem.New(fasthttp.StatusMethodNotAllowed, "method_not_allowed", "The Allow header lists the methods of this resource."))
 	})
 	for _, route := range table {
-		if route.Method == del && !a.o.AllowDelete && !route.always {
+		if route.Method == del && !a.o.AllowDelete && !route.always || route.Access == AccessSQS && a.o.SQS == nil {
 			continue
 		}
 		h := a.guarded(route, a.handler(route))

@@ -24,6 +24,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/push"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
+	"github.com/penstock-broker/penstock/internal/feature/sqs"
 	"github.com/penstock-broker/penstock/internal/feature/why"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
@@ -128,6 +129,14 @@ func (door) Write(channel string, limit int) ([]byte, error) {
 	return fmt.Appendf(nil, "# %q %d\n", channel, limit), nil
 }
 
+// An sqsDoor answers whether management is open to a request.
+type sqsDoor struct{}
+
+func (sqsDoor) Serve(rc *fasthttp.RequestCtx, from sqs.Caller) {
+	rc.SetContentType("application/x-amz-json-1.0")
+	rc.SetBodyString(fmt.Sprintf(`{"open":%t}`, from.Open))
+}
+
 // newWorld starts an API with open management; change may alter its options.
 func newWorld(t *testing.T, change func(*Options)) *world {
 	t.Helper()
@@ -166,7 +175,7 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 		Registerer: w.reg,
 		Version:    apitype.Version{Version: "1.2.3", Commit: "abc", Go: "go1"},
 	}
-	o.Trials, o.Door = w, door{}
+	o.Trials, o.Door, o.SQS = w, door{}, sqsDoor{}
 	o.Lister = &jobs.Lister{Store: w.store, Queue: w.queue, NowMs: w.desk.NowMs}
 	o.Overview = &jobs.Overview{Store: w.store, Queue: w.queue}
 	o.Responses = &exchange.Reader{Store: w.store, Policies: o.Policies, Most: 1}

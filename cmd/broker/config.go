@@ -102,6 +102,8 @@ type config struct {
 	TraceFailures bool          `env:"BROKER_TRACE_FAILURES" envDefault:"false" doc:"Whether failed attempts are always recorded as spans, also those of messages that are not sampled."`
 	TraceURL      string        `env:"BROKER_TRACE_URL" doc:"Address of a trace for people, with {traceID} in it: timelines have links to it. Empty: they have the IDs only."`
 
+	SQS string `env:"BROKER_SQS" envDefault:"on" doc:"on or off: whether the broker answers the requests of SQS clients, at / and at each QueueUrl."`
+
 	AccessLog string `env:"BROKER_ACCESS_LOG" envDefault:"off" doc:"Requests that have a line in the log: off, errors (answers of 400 and above), all, or 1/100 (one in a hundred, at random)."`
 
 	bodyLimit    int

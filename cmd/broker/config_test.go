@@ -42,7 +42,8 @@ func TestTheDefaultsAreThePromisedOnes(t *testing.T) {
 		ProducerMaxStored: "0", BulkMaxSize: "4GiB", BulkFetchTimeout: 10 * time.Minute, JournalMaxBytes: "1GiB",
 		JournalMaxAge: 24 * time.Hour,
 		MaxBody:       "4MiB", PushConcurrency: 512, ConsumerConcurrency: 64, Egress: "private", FetchEgress: "public",
-		UserAgent: "Penstock/" + version, ConsumerTokenHeader: "X-Broker-Consumer-Token", AccessLog: "off", LogLevel: "info",
+		UserAgent: "Penstock/" + version, ConsumerTokenHeader: "X-Broker-Consumer-Token",
+		SQS: "on", AccessLog: "off", LogLevel: "info",
 	}, c)
 }
 

@@ -59,6 +59,9 @@ func (c *config) checkListener(f *faults) {
 			f.add("BROKER_PUBLIC_URL", "must be an absolute http or https URL without user name, query and fragment")
 		}
 	}
+	if c.SQS != "on" && c.SQS != "off" {
+		f.add("BROKER_SQS", "must be on or off, not %q", c.SQS)
+	}
 	if strings.ContainsFunc(c.AdminToken, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
 		f.add("BROKER_ADMIN_TOKEN", "contains a blank or a control character, which a header does not transport unchanged")
 	}

@@ -10,6 +10,6 @@
 //     waits for the response: request.go. Who may send, and when not: sender.go, paused.go.
 //   - The route of many: batchpublish.go, batchread.go, batchanswers.go; the text of lines and events
 //     linesource.go and arraysource.go, their JSON linereader.go, their connection connection.go.
-//   - Rows of bulks: bulkrow.go. Changes of schedules: reschedule.go.
+//   - Rows of bulks: bulkrow.go. Other protocols: door.go. Changes of schedules: reschedule.go.
 //   - What an acknowledgement promises, and the receipts of the journal: receipt.go.
 package publish

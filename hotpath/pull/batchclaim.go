@@ -62,28 +62,36 @@ func (p *Puller) ClaimJobs(rc *fasthttp.RequestCtx, body intake.Limit) {
 	}
 }
 
-// claimJobs claims until there are jobs or the wait is over. Each claim goes by what the consumer is
-// then: a claim that has waited is refused where a new one would be.
 func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, st *catalogue.Standing, q claimRequest) error {
+	got, gone, err := p.seek(rc, st, q)
+	if err != nil || gone {
+		return err
+	}
+	return p.answerClaim(rc, got)
+}
+
+// seek claims until there are jobs or the wait is over. Each claim goes by what the consumer is
+// then: a claim that has waited is refused where a new one would be. gone: the client left.
+func (p *Puller) seek(rc *fasthttp.RequestCtx, st *catalogue.Standing, q claimRequest) (got claimed, gone bool,
+	err error) {
 	end, vain := time.Now().Add(q.wait), 0
 	var t *ticket
 	defer func() { t.leave() }()
 	for {
 		if err := still(st); err != nil {
-			return err
+			return got, false, err
 		}
 		k := st.Consumer
 		if left := time.Until(end); t == nil && left > 0 && q.tasks == nil && p.waiters.long(k.No) {
 			if t = p.waiters.join(k.No, st); t != nil {
 				if !p.await(rc, t, st, left) {
-					return nil
+					return got, true, nil
 				}
 				continue
 			}
 		}
-		got, err := p.claimNow(request.Of(rc), k, q)
-		if err != nil {
-			return err
+		if got, err = p.claimNow(request.Of(rc), k, q); err != nil {
+			return got, false, err
 		}
 		left := time.Until(end)
 		ends := left <= 0 || p.drains()
@@ -94,7 +102,7 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, st *catalogue.Standing, q cl
 			}
 			continue
 		}
-		if len(got.jobs) > 0 {
+		if len(got.jobs) > 0 && !q.bare {
 			got.left = p.remaining(request.Of(rc), k, got) // before the look at the clock: it may ask the stores
 		}
 		if !time.Now().Before(got.deadline) {
@@ -115,12 +123,10 @@ func (p *Puller) claimJobs(rc *fasthttp.RequestCtx, st *catalogue.Standing, q cl
 		}
 		t.looked(got.claim.NextDue, q.tasks != nil && len(got.jobs) == 0)
 		if over {
-			t.leave()
-			t = nil
-			return p.answerClaim(rc, got)
+			return got, false, nil
 		}
 		if !p.await(rc, t, st, left) {
-			return nil
+			return got, true, nil
 		}
 	}
 }

@@ -36,6 +36,9 @@ type update struct {
 	Delay              int64
 	Failed             bool
 	Reason, Detail     string
+
+	// now is of other ways in than the routes: a job that Failed is due at once, without the backoff.
+	now bool
 }
 
 // UpdateJobs is POST /channel/{channel}/consumer/{consumer}/jobs: many transitions in one request.

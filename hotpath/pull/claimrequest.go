@@ -20,6 +20,7 @@ type claimRequest struct {
 	timeout time.Duration // of the leases; 0: as the consumer has it when the jobs are leased
 	worker  string        // who gets them, as redisq.Lease has it
 	tasks   []string      // that the claim takes; nil: all
+	bare    bool          // nothing is said of the jobs that are left
 }
 
 // claimMembers are the members of a claim's body. In lower case they are the parameters of its

@@ -78,7 +78,7 @@ func (u *updating) returned(i int, q redisq.Standing, s durable.JobState) outcom
 	attempt := max(q.Attempts, s.Attempts+1) // as the worker was told, see verify.Candidate.Attempt
 	r := outcome.Result{Lease: redisq.Lease{ID: u.ids[i], Token: e.Lease}, ExtendBy: u.p.extension(u.k, q),
 		Delay: time.Duration(e.Delay) * time.Second}
-	if e.Failed && e.Delay == 0 {
+	if e.Failed && e.Delay == 0 && !e.now {
 		r.Delay = p.Delay(p.Counted(attempt, s.LeasesLost))
 	}
 	out := durable.Outcome{Kind: durable.OutcomeGivenBack, ConsumerNo: u.k.No, ID: u.ids[i], Priority: q.Priority,

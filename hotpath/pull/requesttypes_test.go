@@ -64,7 +64,9 @@ func TestUpdatesTakeTheMembersOfTheirTypes(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, got, len(r.Updates))
 		for i, u := range r.Updates {
-			require.Equal(t, update(u), got[i])
+			require.Equal(t, update{ID: u.ID, Lease: u.Lease, NextState: u.NextState,
+				IncrementalTimeout: u.IncrementalTimeout, Timeout: u.Timeout, Delay: u.Delay, Failed: u.Failed,
+				Reason: u.Reason, Detail: u.Detail}, got[i])
 		}
 	}
 	parse := func(body string) error { _, err := parseUpdates([]byte(body)); return err }

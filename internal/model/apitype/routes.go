@@ -130,6 +130,9 @@ var routes = []Route{
 	{"DELETE", "/channel/{channel}/consumer/{consumer}/dlq", none, gone},
 	{"DELETE", "/channel/{channel}/consumer/{consumer}/job/{job}", none, gone},
 
+	{"POST", "/", Body{MediaAny, nil}, []Answer{{200, Body{MediaAny, nil}}}},
+	{"POST", "/sqs/{channel}/{consumer}", Body{MediaAny, nil}, []Answer{{200, Body{MediaAny, nil}}}},
+
 	{"GET", "/", none, []Answer{{200, Body{MediaJSON, Root{}}}, {200, Body{MediaHTML, nil}}}}, // by Accept
 	{"GET", "/livez", none, ok(Health{})},
 	{"GET", "/readyz", none, ok(Health{})},

@@ -20,6 +20,9 @@ type Standing struct {
 	Channel   *Channel
 	Consumer  *durable.Consumer // nil: the request does not act as a consumer
 	Producer  *durable.Producer // nil: nor as a producer
+
+	keyed bool                            // it was admitted without the tokens of the records
+	still func(ctx context.Context) error // what else must hold; nil: nothing
 }
 
 // AdmitProducer is AuthorizeProducer for a request that may live long.
@@ -46,6 +49,14 @@ func (c *Catalogue) StandingIn(ctx context.Context, ch *Channel) Standing {
 	return Standing{catalogue: c, ctx: ctx, Channel: ch}
 }
 
+// StandingOf returns the standing of a request that acts as a consumer or a producer of a channel without
+// their tokens: by a key of its own, or because management is open. Other tokens do not end it. still, which
+// may be nil, says whether the request would be admitted now; it is asked when the copy has changed.
+func (c *Catalogue) StandingOf(ctx context.Context, ch *Channel, k *durable.Consumer, p *durable.Producer,
+	still func(ctx context.Context) error) Standing {
+	return Standing{catalogue: c, ctx: ctx, Channel: ch, Consumer: k, Producer: p, keyed: true, still: still}
+}
+
 // In returns the standing with another context of its request.
 func (s Standing) In(ctx context.Context) Standing {
 	s.ctx = ctx
@@ -58,15 +69,21 @@ func (s *Standing) Judge() error {
 	if s == nil || s.catalogue == nil || s.at == s.catalogue.revision.Load() {
 		return nil
 	}
+	before := s.at
 	refusal := s.judge()
-	if refusal == nil {
-		return nil
+	if refusal != nil {
+		// As for a new request: the copy may be behind another broker.
+		if err := s.catalogue.refreshFor(s.ctx); err != nil {
+			return err
+		}
+		refusal = s.judge()
 	}
-	// As for a new request: the copy may be behind another broker.
-	if err := s.catalogue.refreshFor(s.ctx); err != nil {
-		return err
+	if refusal == nil && s.still != nil {
+		if refusal = s.still(s.ctx); refusal != nil {
+			s.at = before // it is asked again
+		}
 	}
-	return s.judge()
+	return refusal
 }
 
 // judge compares what the request was admitted with with the present copy. The tokens that it sent
@@ -80,7 +97,7 @@ func (s *Standing) judge() error {
 	switch acts := s.Consumer != nil || s.Producer != nil; {
 	case ch == nil || ch.No != s.Channel.No:
 		return ErrUnknownChannel
-	case acts && ch.Token != s.Channel.Token:
+	case acts && !s.keyed && ch.Token != s.Channel.Token:
 		return ErrChannelToken
 	case s.Producer != nil && ident.Reserved(ch.ID):
 		return ErrSystemChannel
@@ -91,7 +108,7 @@ func (s *Standing) judge() error {
 		switch {
 		case k == nil || k.No != s.Consumer.No:
 			return ErrUnknownConsumer
-		case k.Token != s.Consumer.Token:
+		case !s.keyed && k.Token != s.Consumer.Token:
 			return ErrConsumerToken
 		}
 	}
@@ -100,7 +117,7 @@ func (s *Standing) judge() error {
 		switch {
 		case p == nil || p.No != s.Producer.No:
 			return ErrUnknownProducer
-		case p.Token != s.Producer.Token:
+		case !s.keyed && p.Token != s.Producer.Token:
 			return ErrProducerToken
 		}
 	}

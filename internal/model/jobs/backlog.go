@@ -13,6 +13,7 @@ const counted = 100_000
 // A Backlog is the jobs of a consumer that are not delivered.
 type Backlog struct {
 	Queued   int // without those in flight
+	Delayed  int // of these, those of which Redis knows that they are due later
 	InFlight int
 	Dead     int
 	Oldest   time.Time // when the message of the oldest open job was stored; zero: no job is queued
@@ -37,6 +38,7 @@ func (d *Desk) Backlog(ctx context.Context, k durable.Consumer) (Backlog, error)
 	case !stats.Whole:
 		b.Queued = max(b.Queued, open)
 	}
+	b.Delayed = min(stats.Delayed, b.Queued)
 	if b.Queued > 0 {
 		b.Oldest = time.UnixMilli(stored.Oldest.Millis()).UTC()
 	}

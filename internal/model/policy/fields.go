@@ -22,7 +22,7 @@ type field[P any] struct {
 
 // fields is every setting that a consumer may have, in the order in which they are shown.
 var fields = table[Policy]{
-	duration("timeout", "a duration from `100ms` to `1h`: the whole exchange of one push attempt; the length of a lease of a pull consumer",
+	duration("timeout", "a duration from `100ms` to `1h`: the whole exchange of one push attempt; the length of a lease of a pull consumer, which may be up to `12h`",
 		minTimeout, maxTimeout, func(p *Policy) *time.Duration { return &p.Timeout }),
 	number("maxRetries", "0 to 1000: retries after the first attempt", 0, maxMaxRetries,
 		func(p *Policy) *int { return &p.MaxRetries }),
@@ -227,6 +227,6 @@ func CheckTTL(ttl time.Duration) error {
 
 // Bounds of the settings of one consumer.
 const (
-	minTimeout, maxTimeout = 100 * time.Millisecond, time.Hour
+	minTimeout, maxTimeout = 100 * time.Millisecond, 12 * time.Hour
 	maxMaxRetries          = 1000
 )

@@ -94,7 +94,7 @@ func TestEqualSettingsAreEqualRecords(t *testing.T) {
 
 func TestAWrongValueNamesItsFieldAndIsNotShown(t *testing.T) {
 	for name, values := range map[string][]string{
-		"timeout":    {"0", "99ms", "1h1s", "-1s", "5", "s3cret"},
+		"timeout":    {"0", "99ms", "12h1s", "-1s", "5", "s3cret"},
 		"maxRetries": {"-1", "1001", "1.5", "+3", "many", "0x3"},
 		"backoff": {"0s", "5s,", "5s,-1s", "constant:", "constant:1s,2s",
 			"1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s", "9000h"},

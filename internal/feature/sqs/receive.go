@@ -1,0 +1,176 @@
+package sqs
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock-broker/penstock/hotpath/pull"
+	"github.com/penstock-broker/penstock/internal/model/catalogue"
+	"github.com/penstock-broker/penstock/internal/model/ident"
+)
+
+// The bounds of a ReceiveMessage.
+const (
+	mostReceived = 10
+	mostWait     = 20 // seconds
+)
+
+// errGone means that the client has left: nobody reads the answer.
+var errGone = errors.New("sqs: the client is gone")
+
+func (in *receiveMessage) check() error {
+	if n := in.MaxNumberOfMessages; n != nil && (*n < 1 || *n > mostReceived) {
+		return invalid(*n, "MaxNumberOfMessages", "Must be between 1 and 10, if provided.")
+	}
+	if n := in.WaitTimeSeconds; n != nil && (*n < 0 || *n > mostWait) {
+		return invalid(*n, "WaitTimeSeconds", "Must be >= 0 and <= 20, if provided.")
+	}
+	if n := in.VisibilityTimeout; n != nil && (*n < 0 || *n > mostVisibility) {
+		return invalid(*n, "VisibilityTimeout", "Must be between 0 and 43200, if provided.")
+	}
+	for _, name := range slices.Concat(in.AttributeNames, in.MessageSystemAttributeNames) {
+		if !slices.Contains(systemAttributes, name) && !knownAttribute(name) {
+			return badAttributeName.New("Unknown Attribute %.64s.", name)
+		}
+	}
+	return nil
+}
+
+func (c *call) receiveMessage(in *receiveMessage) (any, error) {
+	if err := in.check(); err != nil {
+		return nil, err
+	}
+	q, err := c.queue(in.QueueUrl)
+	if err != nil {
+		return nil, err
+	}
+	w := pull.Wish{Limit: 1}
+	if in.MaxNumberOfMessages != nil {
+		w.Limit = *in.MaxNumberOfMessages
+	}
+	if in.WaitTimeSeconds != nil {
+		w.Wait = time.Duration(*in.WaitTimeSeconds) * time.Second
+	}
+	again := in.VisibilityTimeout != nil && *in.VisibilityTimeout == 0
+	if in.VisibilityTimeout != nil {
+		w.Lease = time.Duration(*in.VisibilityTimeout) * time.Second
+	}
+	st := c.standing(q)
+	r, err := c.o.Plane.Receive(c.rc, &st, w)
+	switch {
+	case err != nil:
+		return nil, err
+	case r.Gone:
+		return nil, errGone
+	}
+	jobs := r.Jobs()
+	out := &received{}
+	for i := range jobs {
+		out.Messages = append(out.Messages, c.message(q, &jobs[i], in))
+	}
+	r.Keep()
+	if again {
+		c.visible(&st, jobs)
+	}
+	return out, nil
+}
+
+// visible makes jobs visible again that were just received, as a VisibilityTimeout of 0 wants it. They have been
+// received, and are not with this receiver any more.
+func (c *call) visible(st *catalogue.Standing, jobs []pull.ReceivedJob) {
+	if len(jobs) == 0 {
+		return
+	}
+	reports := make([]pull.Report, len(jobs))
+	for i, j := range jobs {
+		reports[i] = pull.Report{ID: j.ID, Lease: j.Lease, Attempt: j.Attempt}
+	}
+	for _, err := range c.o.Plane.Settle(c.rc, st, reports) {
+		if err != nil { // the usual timeout ends it
+			c.o.Log.Debug("a message stays invisible after its receive", "error", err, "request_id", requestID(c.rc))
+		}
+	}
+}
+
+// message returns a job as its receiver gets it.
+func (c *call) message(q queue, j *pull.ReceivedJob, in *receiveMessage) message {
+	m := message{MessageId: j.Message.PathID(), ReceiptHandle: handleOf(j), Body: string(j.Message.Payload)}
+	attributes, trace := attributesOf(j.Message.Headers)
+	if !text(m.Body) || m.Body == "" {
+		m.Body = base64.StdEncoding.EncodeToString(j.Message.Payload)
+		encoding := "base64"
+		attributes[bodyEncoding] = attribute{DataType: "String", StringValue: &encoding}
+	}
+	m.MD5OfBody = md5Of(m.Body)
+	m.MessageAttributes = wanted(attributes, in.MessageAttributeNames)
+	m.MD5OfMessageAttributes = md5OfAttributes(m.MessageAttributes)
+	m.Attributes = c.systemAttributes(q, j, trace, slices.Concat(in.AttributeNames, in.MessageSystemAttributeNames))
+	return m
+}
+
+// systemAttributes are those that SQS has of a message.
+var systemAttributes = []string{"All", "ApproximateFirstReceiveTimestamp", "ApproximateReceiveCount", "AWSTraceHeader",
+	"SenderId", "SentTimestamp", "MessageDeduplicationId", "MessageGroupId", "SequenceNumber", "DeadLetterQueueSourceArn"}
+
+func (c *call) systemAttributes(q queue, j *pull.ReceivedJob, trace string, names []string) map[string]string {
+	if len(names) == 0 {
+		return nil
+	}
+	m := j.Message
+	sent := m.ID.Millis()
+	first := c.o.NowMs()
+	if j.Receipts > 1 {
+		first = sent // the time of an earlier receive is not kept
+	}
+	all := map[string]string{
+		"ApproximateReceiveCount":          strconv.Itoa(j.Receipts),
+		"ApproximateFirstReceiveTimestamp": strconv.FormatInt(first, 10),
+		"SentTimestamp":                    strconv.FormatInt(sent, 10),
+		"SenderId":                         j.Producer,
+		"AWSTraceHeader":                   trace,
+		"MessageGroupId":                   string(m.OrderingKey()),
+	}
+	if q.fifo() {
+		all["SequenceNumber"] = sequence(m.ID)
+		all["MessageDeduplicationId"] = m.PublicID()
+	} else if m.Key != "" {
+		all["MessageDeduplicationId"] = m.PublicID()
+	}
+	out := map[string]string{}
+	for name, value := range all {
+		if value != "" && (slices.Contains(names, name) || slices.Contains(names, "All")) {
+			out[name] = value
+		}
+	}
+	return out
+}
+
+// sequence is the SequenceNumber of a message: its ID as a number, so it grows with time.
+func sequence(id ident.ID) string {
+	return fmt.Sprintf("%029s", new(big.Int).SetBytes(id[:]).String())
+}
+
+// handleOf returns the receipt handle of a job: its ID, its lease and the attempt.
+func handleOf(j *pull.ReceivedJob) string {
+	return j.ID + "." + strconv.Itoa(j.Attempt) + "." + j.Lease
+}
+
+// parseHandle is the inverse of handleOf.
+func parseHandle(handle string) (r pull.Report, err error) {
+	if handle == "" {
+		return r, missingParameter("ReceiptHandle")
+	}
+	id, rest, ok := strings.Cut(handle, ".")
+	attempt, lease, also := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(attempt)
+	if _, e := ident.Parse(id); !ok || !also || err != nil || e != nil || n < 1 || lease == "" || len(lease) > 255 {
+		return r, badHandle.New("The input receipt handle %.64q is not a valid receipt handle.", handle)
+	}
+	return pull.Report{ID: id, Lease: lease, Attempt: n}, nil
+}
