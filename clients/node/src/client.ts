@@ -1,4 +1,4 @@
-import { again, backoff, pause, sleep, transient } from './backoff.js';
+import { again } from './backoff.js';
 import { batches, type BatchResult } from './batch.js';
 import { ApiError, ConfigError, ConnectionError, LeaseLost, PenstockError } from './errors.js';
 import { LeasedJob, type JobPayload, type Said, type Update, type Updated } from './job.js';
@@ -7,7 +7,7 @@ import { bodyOf, duration, messageHeaders, newId, type Message, type Payload, ty
 import { Resources } from './resources.js';
 import { settings, type ClientOptions, type Settings } from './settings.js';
 import { FetchTransport, HttpTransport, type Transport } from './transport.js';
-import { ask, object, segment, text, type Reply } from './wire.js';
+import { ask, object, segment, text, waitOf, type Reply } from './wire.js';
 
 /** What was answered to a request. */
 export interface RequestAnswer {
@@ -240,8 +240,7 @@ export class Client {
         jobs.push(new LeasedJob(this, channel, consumer, j));
       }
     }
-    const after = r.headers['retry-after'];
-    return { jobs, retryAfter: after && /^\d{1,9}$/.test(after) ? Number(after) : undefined, why: typeof json['Why'] === 'string' ? json['Why'] : '' };
+    return { jobs, retryAfter: waitOf(r.headers), why: typeof json['Why'] === 'string' ? json['Why'] : '' };
   }
 
   /** Moves up to 500 jobs at once; each has its own answer. It is asked once. */
@@ -270,9 +269,8 @@ export class Client {
     return this.#move(job, { ID: job.id, Lease: job.lease, NextState: 'DEAD', ...said(o) });
   }
 
-  extend(job: LeasedJob, ms = 0): Promise<void> {
-    const more = Math.ceil(ms / 1000);
-    return this.#move(job, { ID: job.id, Lease: job.lease, NextState: 'INFLIGHT', ...(more ? { IncrementalTimeout: more } : {}) });
+  extend(job: LeasedJob, ms = this.settings.lease): Promise<void> {
+    return this.#move(job, { ID: job.id, Lease: job.lease, NextState: 'INFLIGHT', Timeout: Math.ceil(ms / 1000) });
   }
 
   async #move(job: LeasedJob, u: Update): Promise<void> {
@@ -411,4 +409,3 @@ export function said(o: Said): { Reason?: string; Detail?: string } {
   return { ...(o.reason ? { Reason: o.reason.slice(0, 255) } : {}), ...(o.detail ? { Detail: o.detail.slice(0, 1024) } : {}) };
 }
 
-export { backoff, pause, sleep, transient };

@@ -23,6 +23,7 @@ export interface Update {
   Delay?: number;
   Failed?: boolean;
   IncrementalTimeout?: number;
+  Timeout?: number;
   Reason?: string;
   Detail?: string;
 }
@@ -108,8 +109,8 @@ export class LeasedJob {
     return this.client.reject(this, o);
   }
 
-  /** Keeps the job for the usual time and so many ms from now. */
-  extend(ms = 0): Promise<void> {
+  /** Keeps the job for so many ms from now; default: the length of a lease. */
+  extend(ms?: number): Promise<void> {
     return this.client.extend(this, ms);
   }
 

@@ -1,6 +1,6 @@
-import { backoff, pause, sleep, transient } from './backoff.js';
+import { pause, sleep, transient } from './backoff.js';
 import type { Client } from './client.js';
-import { ApiError, ConfigError, LeaseLost, PenstockError, Stopped } from './errors.js';
+import { ApiError, ConfigError, isA, LeaseLost, PenstockError, Stopped } from './errors.js';
 import type { LeasedJob, Update } from './job.js';
 import { renew, type Renewal } from './renewal.js';
 import { Reporter, type Outcome } from './reporter.js';
@@ -36,6 +36,10 @@ interface Running {
   given: boolean;
 }
 
+/** How long handlers that are told to end have for it, and the last reports; ms. */
+const patience = 1_000;
+const reporting = 10_000;
+
 /** Codes of answers that end a worker: a setting is wrong, and no repetition helps. */
 function fatal(e: unknown): boolean {
   if (e instanceof ConfigError) return true;
@@ -62,6 +66,10 @@ export class Loop {
   /** Not before this time (performance.now) is a job claimed. */
   #holdUntil = 0;
   #wake = new AbortController();
+  #killed: Promise<void> | undefined;
+  #given: () => void = () => undefined;
+  readonly #gaveBack = new Promise<void>((go) => (this.#given = go));
+  readonly #over = new AbortController();
 
   constructor(client: Client, o: LoopOptions) {
     this.#client = client;
@@ -120,35 +128,37 @@ export class Loop {
     await this.#finish();
   }
 
-  /** Gives back the jobs that run, at once. */
+  /** Tells the jobs that run to end, and gives back those that have not ended a second later. */
   kill(): void {
-    for (const r of this.#running.values()) {
-      if (r.given) continue;
-      r.given = true;
-      this.#renewal.remove(r.job.id, r.job.lease);
-      void this.#reporter.add({ ID: r.job.id, Lease: r.job.lease, NextState: 'QUEUED' });
-      r.abort.abort(new Stopped());
-    }
+    for (const r of this.#running.values()) if (!r.abort.signal.aborted) r.abort.abort(new Stopped());
+    this.#killed ??= sleep(patience, this.#over.signal).then(() => {
+      for (const r of this.#running.values()) this.#return(r);
+      this.#given();
+    });
+  }
+
+  #return(r: Running): void {
+    if (r.given) return;
+    r.given = true;
+    this.#renewal.remove(r.job.id, r.job.lease);
+    if (!isA(r.abort.signal.reason, 'LeaseLost')) void this.#reporter.add({ ID: r.job.id, Lease: r.job.lease, NextState: 'QUEUED' });
   }
 
   async #finish(): Promise<void> {
     while (this.#handlers.size > 0 && ![...this.#running.values()].every((r) => r.given)) {
-      await Promise.race([Promise.allSettled([...this.#handlers]), this.#changed()]);
+      await Promise.race([Promise.allSettled([...this.#handlers]), this.#gaveBack]);
     }
-    // What the broker does not take within a lease is over: it gives the jobs to others.
-    const end = performance.now() + this.#o.lease;
+    this.#over.abort();
+    const end = performance.now() + reporting;
     while (this.#reporter.open > 0 && performance.now() < end) await sleep(5);
+    if (this.#reporter.open > 0) {
+      this.#o.error(new PenstockError(`the broker did not take ${this.#reporter.open} reports; it gives these jobs to others`, 'not_reported'));
+    }
     this.#reporter.abandon();
     await this.#renewal.close();
   }
 
-  /** A short wait in which kill may have been called. */
-  #changed(): Promise<void> {
-    return sleep(50);
-  }
-
   async #work(): Promise<void> {
-    let empty = 0;
     let failures = 0;
     let ready = false;
     try {
@@ -165,16 +175,12 @@ export class Loop {
             leave: this.#leave.signal,
           });
           failures = 0;
-          jobs.forEach((job, i) => this.#take(job, i < free, began));
-          if (jobs.length > 0) {
-            empty = 0;
-            continue;
-          }
+          jobs.forEach((job, i) => this.#take(job, i < free));
+          if (jobs.length > 0) continue;
           if (!why) this.#o.drained?.();
           // A broker that answers at once, without jobs and without a time, is not asked in a tight loop.
           const early = performance.now() - began < this.#o.wait / 2;
-          empty = early ? empty + 1 : 0;
-          const rest = retryAfter !== undefined ? Math.min(retryAfter, 3600) * 1000 + Math.random() * 100 : early ? backoff(empty) : 0;
+          const rest = retryAfter !== undefined ? Math.min(retryAfter, 3600) * 1000 + Math.random() * 100 : early ? 1000 : 0;
           if (rest > 0) await sleep(rest, this.#wakeSignal());
         } catch (e) {
           if (this.#stopping) return;
@@ -201,7 +207,7 @@ export class Loop {
       }
       await new Promise((go) => setImmediate(go)); // handlers that end together free their slots together
       const free = this.#o.concurrency - this.#running.size;
-      if (free > 0 && !this.#paused && !this.#stopping && this.#reporter.open < 500 + 2 * this.#o.concurrency) return Math.min(free, 500);
+      if (free > 0 && !this.#paused && !this.#stopping && !this.#reporter.stuck) return Math.min(free, 500);
       await new Promise<void>((go) => (this.#free = go));
     }
   }
@@ -217,7 +223,7 @@ export class Loop {
     return this.#wake.signal;
   }
 
-  #take(job: LeasedJob, room: boolean, since: number): void {
+  #take(job: LeasedJob, room: boolean): void {
     const had = this.#running.get(job.id);
     // The broker has given the job again while its handler still runs here: that lease was lost.
     if (had) this.#lose(had, 'the broker has given the job again');
@@ -227,7 +233,7 @@ export class Loop {
     }
     const r: Running = { job, abort: new AbortController(), given: false };
     this.#running.set(job.id, r);
-    this.#renewal.add(job.id, job.lease, Math.floor(monotonic() - (performance.now() - since)));
+    this.#renewal.add(job.id, job.lease, monotonic());
     const done = this.#do(r).finally(() => this.#handlers.delete(done));
     this.#handlers.add(done);
   }
@@ -241,13 +247,19 @@ export class Loop {
       this.#o.error(e as Error);
     }
     this.#running.delete(job.id);
-    if (r.given || !ending) {
+    if (r.given) return this.#poke();
+    if (ending && ending.NextState !== 'DELIVERED' && r.abort.signal.aborted) {
+      // What fails after its lease was lost is not reported, and what was told to stop did not fail.
+      ending = isA(r.abort.signal.reason, 'LeaseLost') ? undefined : { NextState: 'QUEUED' };
+    }
+    if (!ending) {
       this.#renewal.remove(job.id, job.lease);
       return this.#poke();
     }
     const reported = this.#reporter.add({ ID: job.id, Lease: job.lease, ...ending });
     this.#poke();
     const outcome = await reported;
+    if (!outcome.ok && outcome.code === 'lease_lost') this.#o.error(new LeaseLost(`job ${job.messageId}: what became of it is not taken: the lease is lost`));
     this.#renewal.remove(job.id, job.lease); // kept until the broker has taken the report
     this.#poke();
     this.#o.reported?.(job, ending, outcome);

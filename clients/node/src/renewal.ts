@@ -172,7 +172,7 @@ class Inline implements Renewal {
   async #extend(id: string, lease: string): Promise<void> {
     const { client, channel, consumer, worker } = this.#o;
     try {
-      const [r] = await client.update(channel, consumer, [{ ID: id, Lease: lease, NextState: 'INFLIGHT' }], { worker });
+      const [r] = await client.update(channel, consumer, [{ ID: id, Lease: lease, NextState: 'INFLIGHT', Timeout: this.#o.lease / 1000 }], { worker });
       if (r?.code === 'lease_lost') this.#o.lost(id, lease, 'the broker has given the job to another worker');
     } catch {
       // The next turn comes before the lease ends.

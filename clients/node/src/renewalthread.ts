@@ -53,7 +53,7 @@ export function renewalThread(require: (name: string) => any): void {
 
   function extend(jobs: [string, Held][], at: number): void {
     for (const [, h] of jobs) h.busy = true;
-    const body = Buffer.from(JSON.stringify({ Updates: jobs.map(([id, h]) => ({ ID: id, Lease: h.lease, NextState: 'INFLIGHT' })) }));
+    const body = Buffer.from(JSON.stringify({ Updates: jobs.map(([id, h]) => ({ ID: id, Lease: h.lease, NextState: 'INFLIGHT', Timeout: o.lease / 1000 })) }));
     send(body, (status, text) => {
       let list: any[] = [];
       try {

@@ -32,6 +32,7 @@ export class Reporter {
   #timer: NodeJS.Timeout | undefined;
   #reports = 0;
   #open = 0;
+  #failing = 0;
   readonly #end = new AbortController();
 
   constructor(client: Client, channel: string, consumer: string, worker: string, onError: (e: Error) => void) {
@@ -41,6 +42,11 @@ export class Reporter {
   /** Moves that the broker has not taken yet. */
   get open(): number {
     return this.#open;
+  }
+
+  /** The broker does not take reports: until it does, a worker claims nothing. */
+  get stuck(): boolean {
+    return this.#failing > 0;
   }
 
   /** Resolves when the broker has answered the move; until then it is sent again and again. */
@@ -97,11 +103,15 @@ export class Reporter {
   async #report(batch: Waiting[]): Promise<void> {
     const signal = this.#end.signal;
     for (let n = 0; batch.length > 0; n++) {
+      if (n === 1) this.#failing++;
       let error: unknown;
       try {
         const answers = await this.#client.update(this.#channel, this.#consumer, batch.map((w) => w.update), { worker: this.#worker, signal });
         batch = batch.filter((w, i) => !settle(w, answers[i]));
-        if (batch.length === 0) return;
+        if (batch.length === 0) {
+          if (n > 0) this.#failing--;
+          return;
+        }
         error = new ConnectionError('the broker did not take all moves of a report', 'bad_answer');
       } catch (e) {
         error = e;
@@ -119,7 +129,7 @@ export class Reporter {
 function settle(w: Waiting, r: Updated | undefined): boolean {
   if (!r || r.ID !== w.update.ID || typeof r.Status !== 'number') return false;
   if (r.Status < 300) w.done({ ok: true });
-  else if (r.Status >= 500 || r.Status === 429) return false;
+  else if (r.Status >= 500 || r.Status === 429 || r.Status === 408) return false;
   else w.done({ ok: false, code: r.code ?? `status_${r.Status}` });
   return true;
 }

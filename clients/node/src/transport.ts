@@ -38,7 +38,7 @@ export interface Transport {
 }
 
 /** An answer has at most so many bytes. */
-export const maxAnswer = 16 << 20;
+export const maxAnswer = 64 << 20;
 
 /** How long a client that leaves waits for an answer on its way, ms. A broker looks each second. */
 const leaving = 2_500;

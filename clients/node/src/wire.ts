@@ -1,4 +1,4 @@
-import { ApiError, ConfigError, ConnectionError } from './errors.js';
+import { ApiError, ConfigError, ConnectionError, type PenstockError } from './errors.js';
 import { retryAfter } from './backoff.js';
 import type { Answer, Exchange, Transport } from './transport.js';
 
@@ -36,15 +36,24 @@ export function text(body: Uint8Array): string {
   return Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8');
 }
 
-/** The error that an answer is: its problem+json, or what its status says. */
-export function problem(x: Exchange, answer: Answer): ApiError {
+/** Seconds of Retry-After. A date in it is compared with the clock of the same answer. */
+export function waitOf(headers: Record<string, string>): number | undefined {
+  const date = Date.parse(headers['date'] ?? '');
+  return retryAfter(headers['retry-after'], Number.isNaN(date) ? Date.now() : date);
+}
+
+/** The error that an answer is: the broker's problem, or an answer that is none of a broker's. */
+export function problem(x: Exchange, answer: Answer): PenstockError {
   const json = parsed(answer);
   const p = (json !== null && typeof json === 'object' ? json : {}) as Record<string, unknown>;
+  if (typeof p['code'] !== 'string' && (answer.status < 408 || (answer.status > 429 && answer.status < 500))) {
+    return new ConnectionError(`${x.method} ${x.path.split('?')[0]}: ${answer.status}, and not the answer of a broker`, 'bad_answer', answer.status);
+  }
   const code = typeof p['code'] === 'string' ? p['code'] : `status_${answer.status}`;
   const detail = typeof p['detail'] === 'string' ? p['detail'] : '';
   const id = typeof p['request_id'] === 'string' ? p['request_id'] : (answer.headers['x-request-id'] ?? '');
   const what = `${x.method} ${x.path.split('?')[0]}`;
-  return new ApiError(what, answer.status, code, detail, id, retryAfter(answer.headers['retry-after']));
+  return new ApiError(what, answer.status, code, detail, id, waitOf(answer.headers));
 }
 
 /** An ID as a part of a path. What no ID of the broker can be is an error before anything is sent. */

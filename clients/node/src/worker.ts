@@ -78,16 +78,15 @@ export class Worker {
 
   async #run(job: LeasedJob, signal: AbortSignal): Promise<Ending | undefined> {
     const call = job.call();
-    if (!call) return { NextState: 'DEAD', Reason: 'the payload is no job: {"task","args","kwargs","meta"}' };
+    if (!call) return { NextState: 'DEAD', Reason: 'the payload is no job' };
     const handler = this.#handlers.get(call.task);
     if (!handler) return this.#unknown(call.task);
     try {
       const result = await handler({ ...call, id: job.messageId, attempt: job.attempt, job, signal });
-      if (signal.aborted) return undefined;
-      if (result !== undefined) await respond(job, result);
+      if (result !== undefined && !signal.aborted) await respond(job, result);
       return { NextState: 'DELIVERED' };
     } catch (e) {
-      return signal.aborted && isA(signal.reason, 'LeaseLost') ? undefined : failure(e);
+      return failure(e);
     }
   }
 

@@ -31,18 +31,18 @@ async function left() {
   return n;
 }
 
-/** Waits, and ends early when the job is lost or given back: then it says so and returns false. */
+/** Waits, and ends early when the job is lost or given back: then it says so and throws why. */
 function pass(task, ms) {
-  return new Promise((resolve) => {
+  return new Promise((resolve, reject) => {
     const end = () => {
       clearTimeout(timer);
       const lost = task.signal.reason?.name === 'LeaseLost';
       say({ event: lost ? 'lost' : 'stopped', id: task.id });
-      resolve(false);
+      reject(task.signal.reason);
     };
     const timer = setTimeout(() => {
       task.signal.removeEventListener('abort', end);
-      resolve(true);
+      resolve();
     }, ms);
     if (task.signal.aborted) end();
     else task.signal.addEventListener('abort', end, { once: true });
@@ -57,8 +57,8 @@ async function worker() {
   const done = (task) => say({ event: 'done', id: task.id });
   const w = new Worker(o.queue, {
     ok: handler(done),
-    sleep: handler(async (t) => { if (await pass(t, t.args[0])) done(t); }),
-    hold: handler(async (t) => { if (await pass(t, 60_000)) done(t); }),
+    sleep: handler(async (t) => { await pass(t, t.args[0]); done(t); }),
+    hold: handler(async (t) => { await pass(t, 60_000); done(t); }),
     block: handler((t) => {
       for (const end = performance.now() + t.args[0]; performance.now() < end; );
       done(t);

@@ -111,7 +111,7 @@ test('close ends what runs and gives nothing up; a second close gives it back', 
   });
   finish = undefined;
   let reason;
-  await working(q, { x: ({ signal }) => new Promise((r) => { finish = r; signal.addEventListener('abort', () => { reason = signal.reason; r(); }); }) }, {}, async (c, w) => {
+  await working(q, { x: ({ signal }) => new Promise((r) => { finish = r; signal.addEventListener('abort', () => (reason = signal.reason)); }) }, {}, async (c, w) => {
     const { messageId } = await c.enqueue(q, { task: 'x' });
     await until(() => finish);
     const closed = w.close();
