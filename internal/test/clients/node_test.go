@@ -120,9 +120,10 @@ func TestTheTypesOfTheNodePackageAreStrict(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(folder, "program.ts"), program, 0o644))
 		require.NoError(t, os.WriteFile(filepath.Join(folder, "package.json"), []byte(`{"type":"`+kind+`"}`), 0o644))
-		command(t, folder, nil, "node", filepath.Join(from, "clients/node/node_modules/typescript/bin/tsc"), "--strict", "--noEmit",
+		modules := filepath.Join(from, "clients/node/node_modules")
+		command(t, folder, nil, "node", filepath.Join(modules, "typescript/bin/tsc"), "--strict", "--noEmit",
 			"--exactOptionalPropertyTypes", "--noUncheckedIndexedAccess", "--module", "node16", "--target", "es2022",
-			"--types", "node", "--typeRoots", filepath.Join(from, "clients/node/node_modules/@types"), "program.ts")
+			"--types", "node", "--typeRoots", filepath.Join(modules, "@types"), "program.ts")
 	}
 }
 
@@ -164,7 +165,7 @@ func copyOf(from, to string) error {
 		}
 		target := filepath.Join(to, name)
 		switch {
-		case entry.IsDir() && (entry.Name() == "node_modules" || entry.Name() == "dist" || strings.HasPrefix(entry.Name(), ".build-")):
+		case entry.IsDir() && regexp.MustCompile(`^(node_modules|dist|\.build-.*)$`).MatchString(entry.Name()):
 			return filepath.SkipDir
 		case entry.IsDir():
 			return os.MkdirAll(target, 0o755)
