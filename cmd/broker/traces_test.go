@@ -153,6 +153,7 @@ func TestTraces(t *testing.T) {
 			"a repeat with another context is a repeat":              tracedRepeat,
 			"lines of a batch have the context of their own or none": tracedBatch,
 			"an event has its own context":                           tracedEvent,
+			"an event in JSON has its own context, too":              tracedStructured,
 			"a scheduled message is a trace of its own":              tracedSchedule,
 			"a redriven job is a trace of its own":                   tracedRedrive,
 			"a replayed job is a trace of its own":                   tracedReplay,
@@ -297,6 +298,33 @@ func tracedEvent(t *testing.T, p *process, r *traceReceiver) {
 	h := sink.all()[0].header
 	require.Equal(t, callerParent, h.Get("ce-traceparent"), "what the event says is its own")
 	require.Equal(t, "00-"+callerTrace+"-"+process.ID+"-01", h.Get("traceparent"))
+}
+
+// An event in structured mode says its trace in the payload, which the broker leaves alone.
+func tracedStructured(t *testing.T, p *process, r *traceReceiver) {
+	sink := newSink(t, nil)
+	s := tracedStage{p.stage(t, "k="+sink.URL), r}
+	event := func(id, more string) string {
+		return `{"specversion":"1.0","id":"` + id + `","source":"/s","type":"t"` + more + `}`
+	}
+	one := event("1", `,"traceparent":"`+callerParent+`"`)
+	s.awaitStatus(s.publish(one, "Content-Type", "application/cloudevents+json"), "DELIVERED")
+	send, process := s.await(1, "send")[0], s.await(1, "process")[0]
+	require.Equal(t, []string{callerTrace, callerSpan}, []string{send.Trace, send.Parent})
+	require.Equal(t, send.ID, process.Parent)
+	require.Equal(t, one, sink.all()[0].body)
+	require.Equal(t, "00-"+callerTrace+"-"+process.ID+"-01", sink.all()[0].header.Get("traceparent"))
+
+	batch := "[" + event("2", `,"traceparent":"`+callerParent+`"`) + "," + event("3", `,"traceparent":"x"`) + "]"
+	answer := s.post(batch, "Content-Type", "application/cloudevents-batch+json")
+	require.Equal(t, 200, answer.status, answer.body)
+	var own int
+	for _, one := range s.await(3, "send") {
+		if one.Trace == callerTrace {
+			own++
+		}
+	}
+	require.Equal(t, 2, own, "a malformed one is none")
 }
 
 // requireLinked checks that an attempt is the root of another trace, with a link to the publish.
@@ -449,6 +477,24 @@ func TestFailedAttemptsAreRecordedWhereTheyAreAskedFor(t *testing.T) {
 	require.Empty(t, second.Links)
 	require.Empty(t, second.Parent)
 	require.Empty(t, r.named("send "+s.channel))
+
+	// What pull workers report as failed.
+	w := tracedStage{p.stage(t, "k"), r}
+	for _, report := range []string{`{"NextState":"DEAD"}`, `{"NextState":"QUEUED","Failed":true,"Delay":600}`,
+		`{"NextState":"QUEUED","Delay":600}`, `{"NextState":"DELIVERED"}`} {
+		w.publish("x", "traceparent", "00-"+callerTrace+"-"+callerSpan+"-00")
+		id := w.awaitQueued("k", 1)[0].ID
+		lease := w.claim("k", id)
+		answer := w.move("k", id, report, "X-Broker-Lease", lease)
+		require.Equal(t, 202, answer.status, answer.body)
+		eventually(t, "no job is due", func() bool { return len(w.queued("k", "limit=10")) == 0 })
+	}
+	for _, settle := range w.await(2, "settle") {
+		require.Equal(t, "reported_failed", settle.Attributes["error.type"])
+		require.Empty(t, settle.Parent)
+		require.Equal(t, []string{callerTrace + "-" + callerSpan}, settle.Links)
+	}
+	require.Empty(t, r.named("receive "+w.channel))
 }
 
 func TestWithoutAnEndpointNothingIsInventedAndAContextPasses(t *testing.T) {

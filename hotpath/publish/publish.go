@@ -130,7 +130,7 @@ func (d *Draft) describe(h *fasthttp.RequestHeader, mode cloudevents.Mode, kinds
 // use.
 func (w *Drafter) store(ctx context.Context, rc *fasthttp.RequestCtx, mode cloudevents.Mode, d *Draft) {
 	msg, scheduled := d.message(), d.later != nil
-	held, err := w.readPayload(rc, mode, msg)
+	held, err := w.readPayload(rc, mode, d)
 	defer w.p.bytes.Give(w.key(), held)
 	if err == nil && scheduled && d.later.FromNow { // now is when the message is whole
 		d.later, err = w.p.planner.plan(w.nowMs(), *msg, d.times, errHeaderTimes)
@@ -184,9 +184,8 @@ func (p *Publisher) answer(rc *fasthttp.RequestCtx, ch *catalogue.Channel, d *Dr
 // readPayload reads the payload of a message and checks its signature where the producer has a
 // secret. The sender is judged again after the payload, which may have come slowly. A structured
 // event gives the message its Key. The caller gives the held bytes back, also after an error.
-func (w *Drafter) readPayload(rc *fasthttp.RequestCtx, mode cloudevents.Mode, msg *durable.Message) (held int64,
-	err error) {
-	p := w.p
+func (w *Drafter) readPayload(rc *fasthttp.RequestCtx, mode cloudevents.Mode, d *Draft) (held int64, err error) {
+	p, msg := w.p, d.message()
 	if msg.Payload, held, err = intake.Read(rc, p.bytes, w.key(), p.maxBody); err == nil {
 		err = w.judge()
 	}
@@ -194,9 +193,8 @@ func (w *Drafter) readPayload(rc *fasthttp.RequestCtx, mode cloudevents.Mode, ms
 		err = checkSignature(rc.Request.Header.Peek("X-Broker-Signature"), secret, msg.Payload, time.Now())
 	}
 	if err == nil && mode == cloudevents.Structured {
-		var id cloudevents.ID
-		if id, err = p.parseCodedEvent(w.key(), msg); err == nil && msg.Key == "" {
-			msg.Key = eventKey(id, w.ch, w.producer)
+		if d.event, err = p.parseCodedEvent(w.key(), msg); err == nil && msg.Key == "" {
+			msg.Key = eventKey(d.event, w.ch, w.producer)
 		}
 	}
 	return held, err

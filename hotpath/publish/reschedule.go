@@ -104,7 +104,7 @@ func (r *rescheduling) setContent(ctx context.Context, rc *fasthttp.RequestCtx, 
 	if h.ContentLength() == 0 || rc.RequestBodyStream() == nil && len(rc.Request.Body()) == 0 {
 		return r.without(h)
 	}
-	if r.held, err = r.readPayload(rc, mode, d.msg); err != nil {
+	if r.held, err = r.readPayload(rc, mode, d); err != nil {
 		return err
 	}
 	if len(d.msg.Payload) == 0 {

@@ -47,7 +47,7 @@ func (w *Drafter) Submit(ctx context.Context, t accept.Terms, all []*Draft) Sent
 	var later []*durable.Scheduled
 	for _, d := range all {
 		if w.p.traces != nil && d.err == nil {
-			d.span = w.p.traces.Send(d.message(), t.Since)
+			d.span = w.p.traces.Send(d.message(), d.event.Traceparent, t.Since)
 		}
 		switch {
 		case d.err != nil:

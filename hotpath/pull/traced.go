@@ -33,22 +33,33 @@ func (u *updating) settled(rc *fasthttp.RequestCtx, begun time.Time) {
 		switch {
 		case u.ids[i] == (ident.ID{}): // it names no job
 		case e.NextState == "DELIVERED", e.NextState == "DEAD", e.NextState == "QUEUED":
-			u.p.traceSettled(rc, u.k, u.ids[i], e.NextState, u.errs[i], begun)
+			failed := e.NextState == "DEAD" || e.NextState == "QUEUED" && e.Failed
+			u.p.traceSettled(rc, u.k, settling{u.ids[i], e.NextState, failed, begun}, u.errs[i])
 		}
 	}
 }
 
+// A settling is the report of a worker about a job.
+type settling struct {
+	id     ident.ID
+	state  string
+	failed bool // it says that an attempt failed
+	begun  time.Time
+}
+
 // traceSettled records the report of a worker about a job. err is its answer; nil: it was taken.
-func (p *Puller) traceSettled(rc *fasthttp.RequestCtx, k *durable.Consumer, id ident.ID, state string, err error,
-	begun time.Time) {
-	span := p.traces.Settle(k, id, rc.Request.Header.Peek(tracing.ParentHeader), begun)
+func (p *Puller) traceSettled(rc *fasthttp.RequestCtx, k *durable.Consumer, s settling, err error) {
+	failed := s.failed && err == nil
+	span := p.traces.Settle(k, s.id, rc.Request.Header.Peek(tracing.ParentHeader), failed, s.begun)
 	if span == nil {
 		return
 	}
-	span.Settled(state)
+	span.Settled(s.state)
 	kind := ""
 	if err != nil {
 		kind = problem.FromChange(err).Code
+	} else if failed {
+		kind = "reported_failed"
 	}
 	span.End(kind)
 }

@@ -108,7 +108,7 @@ func (p *Puller) moveJob(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *dura
 	default:
 		err := m.finish(ctx)
 		if p.traces != nil {
-			p.traceSettled(rc, m.k, m.id, t.next, err, begun)
+			p.traceSettled(rc, m.k, settling{m.id, t.next, t.next == "DEAD", begun}, err)
 		}
 		return t.next, err
 	}

@@ -77,8 +77,14 @@ func TraceOf(id ident.ID, generation uint32, attempt int, redrivenMs int64) (out
 
 // Send begins the span of a publish, or returns nil where it is not recorded. begun is when the request
 // was complete; zero: now. The message then has the span as its creation context; its headers are a copy.
-func (t *Tracer) Send(m *durable.Message, begun time.Time) *Span {
+//
+// event is the traceparent in the payload, of a CloudEvent in structured mode: it counts where the headers
+// have none.
+func (t *Tracer) Send(m *durable.Message, event string, begun time.Time) *Span {
 	parent, known := ParentOf(m.Headers)
+	if !known && event != "" {
+		parent, known = ParseParent([]byte(event))
+	}
 	root, ok := t.sampler.samples(parent, known)
 	if !ok {
 		return nil
@@ -121,6 +127,9 @@ func (t *Tracer) Failed(a Attempt) *Span {
 func (t *Tracer) Receive(a Attempt) {
 	parent, ok := ParentOf(a.Message.Headers)
 	if !ok || !parent.Sampled() {
+		if t.failures {
+			t.Listed(a)
+		}
 		return
 	}
 	s := t.attempt(&a, opReceive, trace.SpanKindClient, parent, t.linked(&a))
@@ -131,11 +140,12 @@ func (t *Tracer) Receive(a Attempt) {
 // mostListed bounds the headers that are kept of a job in a list, bytes.
 const mostListed = 600
 
-// Listed remembers a job that a list shows: a worker claims it by its ID, which leads to no message.
+// Listed remembers a job that a list shows: a worker claims it by its ID, which leads to no message. Where
+// failures are recorded it remembers those that are not sampled, too: the report of a failure links to them.
 func (t *Tracer) Listed(a Attempt) {
 	m := a.Message
 	parent, ok := ParentOf(m.Headers)
-	if !ok || !parent.Sampled() {
+	if !ok || !parent.Sampled() && !t.failures {
 		return
 	}
 	kept := withLine(nil, ParentHeader, parent.Append(nil))
@@ -181,8 +191,9 @@ func (t *Tracer) attempt(a *Attempt, op string, kind trace.SpanKind, parent Pare
 }
 
 // Settle begins the span of the report of a pull worker about a job, or returns nil where it is not
-// recorded: the job was received at another broker, and the request has no sampled traceparent.
-func (t *Tracer) Settle(k *durable.Consumer, id ident.ID, caller []byte, begun time.Time) *Span {
+// recorded: the job was received at another broker, the request has no sampled traceparent, and the
+// report is not that of a failure, or failures are not recorded.
+func (t *Tracer) Settle(k *durable.Consumer, id ident.ID, caller []byte, failed bool, begun time.Time) *Span {
 	own, found := t.received.get(keyOf(k, id))
 	from, called := ParseParent(caller)
 	called = called && from.Sampled()
@@ -196,6 +207,13 @@ func (t *Tracer) Settle(k *durable.Consumer, id ident.ID, caller []byte, begun t
 		}
 	case called:
 		ctx = within(ctx, from, nil)
+	case failed && t.failures:
+		ctx = context.WithValue(ctx, traceKey{}, randomTrace()) // which is what makes it a recorded root
+		options = append(options, trace.WithNewRoot())
+		if was, ok := t.listed.get(keyOf(k, id)); ok {
+			parent, _ := ParentOf(was.Message.Headers)
+			options = append(options, trace.WithLinks(trace.Link{SpanContext: remote(parent, was.Message.Headers)}))
+		}
 	default:
 		return nil
 	}

@@ -70,7 +70,7 @@ func TestAMessageThatIsNotSampledAllocatesNothing(t *testing.T) {
 		m := &durable.Message{ID: idAt(time.Now()), Headers: h}
 		begun := time.Now()
 		require.Zero(t, testing.AllocsPerRun(100, func() {
-			if tr.Send(m, begun) != nil {
+			if tr.Send(m, "", begun) != nil {
 				t.Fatal("recorded")
 			}
 		}), "publish, "+name)
@@ -82,7 +82,7 @@ func TestAMessageThatIsNotSampledAllocatesNothing(t *testing.T) {
 		require.Zero(t, testing.AllocsPerRun(100, func() {
 			tr.Receive(Attempt{Consumer: k, Message: m, No: 1, Begun: begun})
 			tr.Listed(Attempt{Consumer: k, Message: m})
-			if tr.Settle(k, m.ID, nil, begun) != nil {
+			if tr.Settle(k, m.ID, nil, true, begun) != nil {
 				t.Fatal("recorded")
 			}
 		}), "pull, "+name)
@@ -124,14 +124,14 @@ func TestThePublishBecomesTheContextOfItsMessage(t *testing.T) {
 	tr, memory := tracer(t, map[string]string{}, nil)
 	shared := headers("01")
 	m := &durable.Message{Headers: shared}
-	s := tr.Send(m, time.Time{})
+	s := tr.Send(m, "", time.Time{})
 	s.End("")
 	require.Equal(t, string(headers("01")), string(shared), "lines of a batch share them")
 	sent := spans(t, tr, memory)[0]
 	require.Equal(t, strings.Replace(string(shared), spanText, sent.SpanContext.SpanID().String(), 1), string(m.Headers))
 
 	m = &durable.Message{}
-	tr.Send(m, time.Time{}).End("")
+	tr.Send(m, "", time.Time{}).End("")
 	root := spans(t, tr, memory)[1].SpanContext
 	require.Equal(t, "traceparent:00-"+root.TraceID().String()+"-"+root.SpanID().String()+"-01\n", string(m.Headers))
 }
@@ -154,10 +154,10 @@ func TestSamplersDecideByTheBytesOfTheContext(t *testing.T) {
 		{"always_off_typo", "", true, false, true},
 	} {
 		tr, _ := tracer(t, map[string]string{"OTEL_TRACES_SAMPLER": c.sampler, "OTEL_TRACES_SAMPLER_ARG": c.ratio}, nil)
-		require.Equal(t, c.sampled, tr.Send(&durable.Message{Headers: headers("01")}, time.Now()) != nil, c)
-		require.Equal(t, c.unseen, tr.Send(&durable.Message{Headers: headers("00")}, time.Now()) != nil, c)
+		require.Equal(t, c.sampled, tr.Send(&durable.Message{Headers: headers("01")}, "", time.Now()) != nil, c)
+		require.Equal(t, c.unseen, tr.Send(&durable.Message{Headers: headers("00")}, "", time.Now()) != nil, c)
 		if c.sampler != "traceidratio" {
-			require.Equal(t, c.root, tr.Send(&durable.Message{}, time.Now()) != nil, c)
+			require.Equal(t, c.root, tr.Send(&durable.Message{}, "", time.Now()) != nil, c)
 		}
 	}
 }
@@ -229,7 +229,7 @@ func TestSpansWithoutRoomAreDroppedAndCounted(t *testing.T) {
 	tr = newTracer(Options{Settings: s, Channel: func(uint32) string { return "c" }, NowMs: func() int64 { return 0 },
 		Log: slog.New(slog.DiscardHandler)}, held{hold})
 	for range 100 {
-		tr.Send(&durable.Message{}, time.Now()).End("")
+		tr.Send(&durable.Message{}, "", time.Now()).End("")
 	}
 	begun := time.Now()
 	tr.Close()
@@ -259,7 +259,7 @@ func BenchmarkPublishUnsampled(b *testing.B) {
 		"OTEL_TRACES_SAMPLER_ARG": "0.01"}, nil)
 	m, begun := &durable.Message{Headers: headers("00")}, time.Now()
 	for b.Loop() {
-		tr.Send(m, begun)
+		tr.Send(m, "", begun)
 	}
 }
 
@@ -267,7 +267,7 @@ func BenchmarkPublishSampled(b *testing.B) {
 	tr, _ := tracer(b, map[string]string{}, nil)
 	h, begun := headers("01"), time.Now()
 	for b.Loop() {
-		tr.Send(&durable.Message{Headers: h}, begun).End("")
+		tr.Send(&durable.Message{Headers: h}, "", begun).End("")
 	}
 }
 

@@ -113,4 +113,7 @@ func validName(name string) bool {
 }
 
 // An ID is what makes an event distinct: two events with equal IDs are the same one.
-type ID struct{ Source, ID string }
+type ID struct {
+	Source, ID  string
+	Traceparent string // the attribute of that name of an event in JSON, as it stands; no part of the identity
+}

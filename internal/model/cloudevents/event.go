@@ -28,7 +28,7 @@ func ParseBinary(headers map[string]string) (ID, error) {
 	if err := check(e.attributes); err != nil {
 		return ID{}, err
 	}
-	return ID{e.attributes["source"], e.attributes["id"]}, nil
+	return ID{Source: e.attributes["source"], ID: e.attributes["id"]}, nil
 }
 
 // Parse checks an event as JSON.
@@ -37,7 +37,7 @@ func Parse(text []byte) (ID, error) {
 	if err != nil {
 		return ID{}, err
 	}
-	return ID{e.attributes["source"], e.attributes["id"]}, nil
+	return ID{e.attributes["source"], e.attributes["id"], e.attributes["traceparent"]}, nil
 }
 
 // A Message is a stored message that contains an event.
