@@ -21,6 +21,9 @@ func (l *leases) add(d *Delivery) {
 	l.mu.Lock()
 	now := time.Now()
 	d.renewAt, d.until = now.Add(l.w.o.Lease/3), now.Add(l.w.o.Lease)
+	if before := l.held[d.ID]; before != nil {
+		l.lose(before, "the broker gave the job out again")
+	}
 	l.held[d.ID] = d
 	l.mu.Unlock()
 	wake(l.changed)
@@ -73,7 +76,7 @@ func (l *leases) renew(ctx context.Context) {
 	defer t.Stop()
 	var b backoff
 	for {
-		due, next := l.due(time.Now())
+		due, next, end := l.due(time.Now())
 		if len(due) == 0 {
 			t.Reset(next)
 			select {
@@ -84,7 +87,7 @@ func (l *leases) renew(ctx context.Context) {
 			}
 			continue
 		}
-		err := l.extend(ctx, due)
+		err := l.extend(ctx, due, end)
 		if err == nil {
 			b = backoff{}
 		} else if ctx.Err() == nil {
@@ -97,11 +100,11 @@ func (l *leases) renew(ctx context.Context) {
 }
 
 // due returns up to 500 leases to renew now, else the time until the next one. Leases that nobody renewed in
-// time are lost.
-func (l *leases) due(now time.Time) (due []*Delivery, next time.Duration) {
+// time are lost. end is when the first of the others ends.
+func (l *leases) due(now time.Time) (due []*Delivery, next time.Duration, end time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next = time.Hour
+	next, end = time.Hour, now.Add(time.Hour)
 	soon := now.Add(l.w.o.Lease / 30) // together with those that are nearly due
 	for _, d := range l.held {
 		switch {
@@ -110,15 +113,18 @@ func (l *leases) due(now time.Time) (due []*Delivery, next time.Duration) {
 			l.lose(d, "it was not renewed before its end")
 		default:
 			next = min(next, d.renewAt.Sub(now), d.until.Sub(now))
+			if d.until.Before(end) {
+				end = d.until
+			}
 			if d.renewAt.Before(soon) && len(due) < mostUpdates {
 				due = append(due, d)
 			}
 		}
 	}
 	if next > 0 {
-		return nil, max(next, time.Millisecond)
+		return nil, max(next, time.Millisecond), end
 	}
-	return due, 0
+	return due, 0, end
 }
 
 // lose tells the handler of a job that its lease is lost. l.mu is held.
@@ -142,10 +148,10 @@ func (l *leases) postpone(due []*Delivery, wait time.Duration) {
 	}
 }
 
-// extend sends one renewal, and takes what it is answered.
-func (l *leases) extend(ctx context.Context, due []*Delivery) error {
+// extend sends one renewal, and takes what it is answered until the first lease ends.
+func (l *leases) extend(ctx context.Context, due []*Delivery, end time.Time) error {
 	length := l.w.o.Lease
-	ctx, cancel := context.WithTimeout(ctx, length/3)
+	ctx, cancel := context.WithTimeout(ctx, min(length/3, max(time.Until(end), 10*time.Millisecond)))
 	defer cancel()
 	updates := make([]update, len(due))
 	for i, d := range due {

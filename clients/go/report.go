@@ -230,7 +230,7 @@ func (r *reporter) sendSome(ctx context.Context) error {
 			}
 			r.answered(x, results[i])
 		}
-	case temporary(err):
+	case temporary(err) || ctx.Err() != nil:
 		later = sent
 		if ctx.Err() == nil {
 			r.w.log.Warn("penstock: reports are not taken; no jobs are claimed until they are", "reports", len(sent),

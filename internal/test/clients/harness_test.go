@@ -3,6 +3,7 @@ package clients
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -27,7 +28,13 @@ const patience = 5 * time.Minute
 // brokerProgram is the program broker, built once.
 var brokerProgram string
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil { // they wait for programs most of their time
+		panic(err)
+	}
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
 	folder, err := os.MkdirTemp("", "penstock-clients-")
