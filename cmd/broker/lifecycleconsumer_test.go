@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/model/apitype"
 )
 
 var channelLives = map[string]func(*testing.T, *life){
@@ -51,6 +53,18 @@ var channelLives = map[string]func(*testing.T, *life){
 		require.Empty(t, s.queued("k", ""))
 		s.publishAs(s.own(), "m", "X-Broker-Message-ID", "m")
 		s.awaitQueued("k", 1)
+	},
+	"a channel is deleted: the alarm of its silence": func(t *testing.T, s *life) {
+		await, detach := s.watched()
+		defer detach()
+		s.put(s.path(), "expectEvery", "1s")
+		await("channel.silent")
+		s.delete(s.path())
+		s.put(s.path(), "token", "c-token")
+		s.meanwhile()
+		over := await("channel.silent", "channel.silent.over")[1]
+		require.Equal(t, "the channel was deleted", over.Reason)
+		require.Equal(t, "0s", s.do("GET", s.path(), "").json(t)["ExpectEvery"])
 	},
 	"a channel is deleted: dead letters that a consumer forwards to it": func(t *testing.T, s *life) {
 		morgue := s.channel + "-dead"
@@ -171,6 +185,18 @@ var consumerLives = map[string]func(*testing.T, *life){
 		s.join("k=" + k.URL)
 		require.Zero(t, s.slots(own).Accepted)
 		require.EqualValues(t, 1, s.slots(of).Delivered)
+	},
+	"a consumer is deleted: alarms that are open": func(t *testing.T, s *life) {
+		await, detach := s.watched()
+		defer detach()
+		s.join("k")
+		s.put(s.path("/consumer/k"), "maxAge", "1s")
+		s.publish("m")
+		await("consumer.late")
+		s.delete(s.path("/consumer/k"))
+		s.meanwhile()
+		over := await("consumer.late", "consumer.late.over")[1]
+		require.Equal(t, "the consumer was deleted", over.Reason)
 	},
 	"a consumer changes: `callbackUrl`: `GONE` and `DEAD`": func(t *testing.T, s *life) {
 		for state, status := range map[string]int{"GONE": 410, "DEAD": 500} {
@@ -388,4 +414,11 @@ func mentions(k *sink, text string) bool {
 		}
 	}
 	return false
+}
+
+// watched gets the alerts about this stage until detach is called.
+func (s *life) watched() (await func(want ...string) []apitype.Alert, detach func()) {
+	ops := newSink(s.t, nil)
+	s.process.attach(s.channel, ops)
+	return alarms(s.t.(*testing.T), s.stage, ops), func() { s.delete("/channel/~alerts/consumer/" + s.channel) }
 }

@@ -43,6 +43,8 @@ var Table = []Row{
 	{"a channel is deleted", "bulks", "are `FAILED`"},
 	{"a channel is deleted", "messages, jobs, responses", "are removed soon; a channel that is created under the ID " +
 		"has none of them"},
+	{"a channel is deleted", "the alarm of its silence", "ends, and the event `.over` says that it was deleted; a " +
+		"channel that is created under the ID expects nothing"},
 	{"a channel is deleted", "dead letters that a consumer forwards to it",
 		"stay with their consumer, until there is a channel of that ID"},
 	{"a consumer is deleted", "open jobs", "are `DEAD` with `consumer_deleted`; a request in flight finishes, and its " +
@@ -56,6 +58,7 @@ var Table = []Row{
 		"are forgotten; a consumer that is created under the ID has none of them"},
 	{"a consumer is deleted", "history", "is 404, and is removed by its age; that of the channel and of the whole " +
 		"stays. A consumer that is created under the ID has none"},
+	{"a consumer is deleted", "alarms that are open", "end, and the event `.over` says that it was deleted"},
 	{"a consumer changes: `callbackUrl`", "`GONE` and `DEAD`", "end, and the consumer is `ACTIVE`: they were about the " +
 		"former URL. A pause stays"},
 	{"a consumer changes: `callbackUrl`", "failures of the tombstone, pace", "begin anew"},
