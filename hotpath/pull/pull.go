@@ -124,7 +124,7 @@ type Puller struct {
 	traces    *tracing.Tracer
 
 	waiters waiters
-	recent  recent
+	recent  recentMoves
 	book    *leaseBook
 	fits    verify.Fits
 	tasks   tasksOf
@@ -138,7 +138,7 @@ func New(o Options) *Puller {
 		outcomes: o.Outcomes, nowMs: o.NowMs,
 		touched: o.Touched, refill: o.Refill, visible: o.Visible, policies: o.Policies, metrics: o.Metrics,
 		answers: o.Answers, stopping: o.Stopping, tell: o.Tell, behind: o.Behind, presence: o.Presence,
-		traces: o.Traces, log: o.Log}
+		traces: o.Traces, recent: newRecentMoves(), log: o.Log}
 	if p.behind == nil {
 		p.behind = func(*durable.Consumer) bool { return false }
 	}

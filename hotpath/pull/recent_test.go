@@ -81,11 +81,12 @@ func (p *Puller) takes(t *testing.T) (redisq.Lease, error) {
 	return p.to("INFLIGHT", "").take(t.Context())
 }
 
-// ages lets time pass for the memories.
-func (r *recent) ages(by time.Duration) {
-	for job, m := range r.jobs {
+// ages lets time pass for the memory of the job.
+func (r recentMoves) ages(by time.Duration) {
+	job := recentJob{portionConsumer.No, ident.AtMillis(1)}
+	if m, known := r.Get(job); known {
 		m.at = m.at.Add(-by)
-		r.jobs[job] = m
+		r.Put(job, m)
 	}
 }
 
@@ -169,13 +170,12 @@ func TestAJobThatWasDeclaredDeadAMomentAgoIsTakenOutOfTheDLQ(t *testing.T) {
 }
 
 func TestMemoriesOfJobsAreBounded(t *testing.T) {
-	var r recent
+	r := newRecentMoves()
 	for i := range int64(3 * recentJobs) {
 		r.leased(1, ident.AtMillis(i+1), "token")
 		r.delivered(1, ident.AtMillis(i+1))
 	}
-	require.Len(t, r.jobs, recentJobs)
-	require.Len(t, r.order, recentJobs)
+	require.Equal(t, recentJobs, r.Len())
 	for _, c := range []struct {
 		ms    int64
 		known bool

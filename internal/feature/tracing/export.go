@@ -15,6 +15,9 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/penstock-broker/penstock/internal/tool/recent"
 )
 
 // closeWithin bounds the last export of a broker that stops.
@@ -62,7 +65,8 @@ func newTracer(o Options, sender sdktrace.SpanExporter) *Tracer {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithIDGenerator(ids{}),
 		sdktrace.WithResource(describe(&o)), sdktrace.WithSpanProcessor(&bounded{SpanProcessor: batches, e: e}))
 	return &Tracer{provider: provider, tracer: provider.Tracer("penstock"), sampler: s.sampler, follow: s.Follow,
-		failures: s.Failures, channel: o.Channel, nowMs: o.NowMs, spans: e.spans}
+		failures: s.Failures, channel: o.Channel, nowMs: o.NowMs, spans: e.spans,
+		received: recent.New[jobKey, trace.SpanContext](remembered), listed: recent.New[jobKey, Attempt](remembered)}
 }
 
 // client returns the client of the receiver.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/ident"
+	"github.com/penstock-broker/penstock/internal/tool/recent"
 )
 
 // A Tracer records spans. Its methods are safe for concurrent use, and none blocks.
@@ -25,9 +26,20 @@ type Tracer struct {
 	channel  func(no uint32) string // the ID of a channel
 	nowMs    func() int64           // the clock of the store
 	spans    prometheus.Collector
-	received memory[trace.SpanContext] // spans of jobs that workers have
-	listed   memory[Attempt]           // jobs that a list has shown
+	received *recent.Memory[jobKey, trace.SpanContext] // spans of jobs that workers have
+	listed   *recent.Memory[jobKey, Attempt]           // jobs that a list has shown
 }
+
+// remembered bounds what a Tracer knows of the jobs of pull workers.
+const remembered = 8192
+
+// A jobKey names a job, or its replay: a worker that reports on one does not say which.
+type jobKey struct {
+	consumer uint32
+	id       ident.ID
+}
+
+func keyOf(k *durable.Consumer, id ident.ID) jobKey { return jobKey{k.Account(), id} }
 
 // The names of operations. With the channel behind it, one is the name of a span.
 const (
@@ -133,7 +145,7 @@ func (t *Tracer) Receive(a Attempt) {
 		return
 	}
 	s := t.attempt(&a, opReceive, trace.SpanKindClient, parent, t.linked(&a))
-	t.received.put(keyOf(a.Consumer, a.Message.ID), s.span.SpanContext())
+	t.received.Put(keyOf(a.Consumer, a.Message.ID), s.span.SpanContext())
 	s.End("")
 }
 
@@ -153,12 +165,12 @@ func (t *Tracer) Listed(a Attempt) {
 		kept = withLine(kept, StateHeader, m.Headers[from:to])
 	}
 	a.Message = &durable.Message{ID: m.ID, ChannelNo: m.ChannelNo, Key: m.Key, Headers: kept}
-	t.listed.put(keyOf(a.Consumer, m.ID), a)
+	t.listed.Put(keyOf(a.Consumer, m.ID), a)
 }
 
 // Claimed is Receive for a job that was claimed by its ID. Its Message may be nil: a list may have shown it.
 func (t *Tracer) Claimed(a Attempt, id ident.ID) {
-	if was, ok := t.listed.get(keyOf(a.Consumer, id)); ok {
+	if was, ok := t.listed.Get(keyOf(a.Consumer, id)); ok {
 		a.Message, a.RedrivenMs = was.Message, was.RedrivenMs
 	}
 	if a.Message != nil {
@@ -194,7 +206,7 @@ func (t *Tracer) attempt(a *Attempt, op string, kind trace.SpanKind, parent Pare
 // recorded: the job was received at another broker, the request has no sampled traceparent, and the
 // report is not that of a failure, or failures are not recorded.
 func (t *Tracer) Settle(k *durable.Consumer, id ident.ID, caller []byte, failed bool, begun time.Time) *Span {
-	own, found := t.received.get(keyOf(k, id))
+	own, found := t.received.Get(keyOf(k, id))
 	from, called := ParseParent(caller)
 	called = called && from.Sampled()
 	ctx := context.Background()
@@ -210,7 +222,7 @@ func (t *Tracer) Settle(k *durable.Consumer, id ident.ID, caller []byte, failed 
 	case failed && t.failures:
 		ctx = context.WithValue(ctx, traceKey{}, randomTrace()) // which is what makes it a recorded root
 		options = append(options, trace.WithNewRoot())
-		if was, ok := t.listed.get(keyOf(k, id)); ok {
+		if was, ok := t.listed.Get(keyOf(k, id)); ok {
 			parent, _ := ParentOf(was.Message.Headers)
 			options = append(options, trace.WithLinks(trace.Link{SpanContext: remote(parent, was.Message.Headers)}))
 		}

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/ident"
@@ -244,14 +243,12 @@ func (h held) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error { <-h.
 func (held) Shutdown(context.Context) error                               { return nil }
 
 func TestTheMemoryOfJobsIsBounded(t *testing.T) {
-	var m memory[trace.SpanContext]
+	tr, _ := tracer(t, map[string]string{}, nil)
 	for i := range 3 * remembered {
-		m.put(jobKey{consumer: uint32(i)}, trace.SpanContext{})
+		m := &durable.Message{ID: idAt(time.UnixMilli(int64(i + 1))), Headers: headers("01")}
+		tr.Listed(Attempt{Consumer: &durable.Consumer{No: 7}, Message: m})
 	}
-	require.Len(t, m.known, remembered)
-	_, oldest := m.get(jobKey{consumer: 0})
-	_, newest := m.get(jobKey{consumer: 3*remembered - 1})
-	require.Equal(t, []bool{false, true}, []bool{oldest, newest})
+	require.Equal(t, remembered, tr.listed.Len())
 }
 
 func BenchmarkPublishUnsampled(b *testing.B) {
