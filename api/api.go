@@ -89,6 +89,8 @@ type Store interface {
 	ReplayCounts(ctx context.Context, r *durable.Replay) (durable.ReplayCounts, error)
 	history.ReadStore
 	KeepMark(ctx context.Context, m durable.HistoryMark) error
+	CreateSQSKey(ctx context.Context, channelID string, k durable.SQSKey) (durable.SQSKey, error)
+	EndSQSKeys(ctx context.Context, channelID, id string) error
 	Ping(ctx context.Context) error
 }
 

@@ -160,6 +160,9 @@ var table = []Route{
 	{Method: del, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessOwn, Summary: "delete all dead letters of a consumer", serve: (*API).deleteDLQ},
 	{Method: del, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessOwn, Summary: "delete a dead letter", serve: (*API).deleteDeadJob},
 
+	{Method: post, Path: "/channel/{channel}/sqs-key", Access: AccessManagement, Summary: "make an access key for SQS clients", Body: smallBody, serve: (*API).makeKey},
+	{Method: del, Path: "/channel/{channel}/sqs-key", Access: AccessManagement, Summary: "end all access keys of a channel", serve: (*API).endKeys, always: true},
+	{Method: del, Path: "/channel/{channel}/sqs-key/{key}", Access: AccessManagement, Summary: "end an access key", serve: (*API).endKey, always: true},
 	{Method: post, Path: "/", Access: AccessSQS, Summary: "an action of SQS", Body: OwnBody, own: (*API).serveSQS},
 	{Method: post, Path: "/sqs/{channel}/{consumer}", Access: AccessSQS, Summary: "an action of SQS, at a QueueUrl", Body: OwnBody, own: (*API).serveSQS},
 

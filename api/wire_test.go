@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/feature/sqs"
 )
 
 var update = flag.Bool("update", false, "write testdata/answers.txt")
@@ -123,6 +124,13 @@ func exchanges(w *world) (all []wired) {
 	w.kill(pull, plain)
 	do(204, "DELETE", jobRoute, job(pull, plain), "")
 	do(204, "DELETE", dlq, "/channel/c/consumer/pull/dlq", "")
+	do(201, "POST", channel+"/sqs-key", "/channel/d/sqs-key", "")
+	do(204, "DELETE", channel+"/sqs-key", "/channel/d/sqs-key", "")
+	do(404, "DELETE", channel+"/sqs-key/{key}", "/channel/d/sqs-key/PSTKAAAAAAAAAAAAAAAA", "")
+	key, err := w.store.CreateSQSKey(w.t.Context(), "d", sqs.NewKey())
+	require.NoError(w.t, err)
+	all = append(all, wired{"DELETE " + channel + "/sqs-key/{key}", "DELETE /channel/d/sqs-key/KEY",
+		w.do("DELETE", "/channel/d/sqs-key/"+key.ID, "").is(204)})
 	do(204, "DELETE", producer, "/producer/signs", "")
 	do(204, "DELETE", channel, "/channel/d", "")
 	w.consumer("brief", "pull")
@@ -144,7 +152,7 @@ var (
 	times = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 	digit = regexp.MustCompile(`\d`)
 	ids   = regexp.MustCompile(`\b[0-9a-v]{20}\b`)
-	texts = regexp.MustCompile(`"(detail|Summary)":"[^"]+"`)
+	texts = regexp.MustCompile(`"(detail|Summary|AccessKeyId|SecretAccessKey)":"[^"]+"`)
 	place = regexp.MustCompile(`\bplace=\d{13}\.`) // milliseconds of a schedule
 	marks = regexp.MustCompile(`\.1\d{12}\b`)      // milliseconds in the cursor of a timeline
 )

@@ -86,6 +86,9 @@ func (s *Store) DeleteChannel(ctx context.Context, p Put) (out Channel, err erro
 		if err := c.endBulks(ctx, selectBulksOfChannel, out.No, "the channel was deleted"); err != nil {
 			return err
 		}
+		if err := exec(ctx, c.tx, deleteSQSKeys, out.No); err != nil {
+			return err
+		}
 		out.Paused, out.Deleted, out.Version = true, true, c.version
 		return exec(ctx, c.tx, deleteChannel, c.version, out.No)
 	})

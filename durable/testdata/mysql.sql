@@ -208,6 +208,13 @@ WHERE channel_no = ?;
 DELETE FROM scheduled
 WHERE id = ?;
 
+DELETE FROM sqs_keys
+WHERE channel_no = ?;
+
+DELETE FROM sqs_keys
+WHERE id = ?
+  AND channel_no = ?;
+
 DELETE FROM status_batches
 WHERE id = ?;
 
@@ -848,6 +855,14 @@ INSERT INTO settings (
 )
 VALUES (?, ?)
 ON DUPLICATE KEY UPDATE value = value;
+
+INSERT INTO sqs_keys (
+    id,
+    channel_no,
+    secret,
+    created_ms
+)
+VALUES (?, ?, ?, ?);
 
 INSERT INTO status_batches (
     id,
@@ -2188,6 +2203,14 @@ SELECT
 FROM scheduled
 WHERE id IN (?...)
 FOR UPDATE;
+
+SELECT
+    id,
+    channel_no,
+    secret,
+    created_ms
+FROM sqs_keys
+WHERE id = ?;
 
 SELECT
     id,
@@ -4602,6 +4625,10 @@ WHERE no = ?;
 
 UPDATE channels
 SET intake = ?
+WHERE no = ?;
+
+UPDATE channels
+SET version = ?
 WHERE no = ?;
 
 UPDATE clock

@@ -206,6 +206,13 @@ WHERE channel_no = ?;
 DELETE FROM scheduled
 WHERE id = ?;
 
+DELETE FROM sqs_keys
+WHERE channel_no = ?;
+
+DELETE FROM sqs_keys
+WHERE id = ?
+  AND channel_no = ?;
+
 DELETE FROM status_batches
 WHERE id = ?;
 
@@ -828,6 +835,14 @@ INSERT INTO settings (
 )
 VALUES (?, ?)
 ON CONFLICT DO UPDATE SET value = excluded.value;
+
+INSERT INTO sqs_keys (
+    id,
+    channel_no,
+    secret,
+    created_ms
+)
+VALUES (?, ?, ?, ?);
 
 INSERT INTO status_batches (
     id,
@@ -2153,6 +2168,14 @@ SELECT
     sent_before
 FROM scheduled
 WHERE id IN (?...);
+
+SELECT
+    id,
+    channel_no,
+    secret,
+    created_ms
+FROM sqs_keys
+WHERE id = ?;
 
 SELECT
     id,
@@ -4448,6 +4471,10 @@ WHERE no = ?;
 
 UPDATE channels
 SET intake = ?
+WHERE no = ?;
+
+UPDATE channels
+SET version = ?
 WHERE no = ?;
 
 UPDATE clock

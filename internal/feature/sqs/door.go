@@ -23,6 +23,7 @@ import (
 // A Store is the part of durable.Store used here.
 type Store interface {
 	MessageByKey(ctx context.Context, channelNo uint32, key string) (ident.ID, error)
+	SQSKey(ctx context.Context, id string) (durable.SQSKey, error)
 }
 
 // A Plane sends and receives: the data plane.
@@ -78,6 +79,7 @@ type Options struct {
 type Door struct {
 	o        Options
 	body     intake.Limit
+	keys     keys
 	requests *prometheus.CounterVec
 }
 

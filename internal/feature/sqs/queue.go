@@ -105,6 +105,9 @@ func (c *call) queue(queueURL string) (q queue, err error) {
 // find returns the queue of that name. Before a refusal the copy of the catalogue is refreshed: another broker
 // may have made the queue.
 func (c *call) find(n Name) (q queue, err error) {
+	if !c.who.named(n.Channel) {
+		return q, denied.New("Access to the resource %s%s/%s is denied.", pathPrefix, n.Channel, n.Consumer)
+	}
 	if q = c.known(n); q.k != nil && q.k.Type == durable.Pull {
 		return q, nil
 	}
@@ -134,7 +137,7 @@ func (c *call) known(n Name) (q queue) {
 
 // standing returns the standing of the request as the consumer of a queue.
 func (c *call) standing(q queue) catalogue.Standing {
-	return c.o.Catalogue.StandingOf(c.ctx, q.ch, q.k, nil, nil)
+	return c.o.Catalogue.StandingOf(c.ctx, q.ch, q.k, nil, c.still())
 }
 
 // queueName is what SQS takes as the name of a new queue.
@@ -211,7 +214,7 @@ func (c *call) has(q queue, field, value string) bool {
 
 // mayManage refuses a request that may not change resources.
 func (c *call) mayManage() error {
-	if !c.Open {
+	if c.who.key != nil {
 		return denied.New("An access key sends and receives: queues are made, changed and deleted by management.")
 	}
 	return nil

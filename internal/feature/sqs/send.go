@@ -203,7 +203,7 @@ func (c *call) newBatch(queueURL string) (*batch, error) {
 		if b.sender, err = c.Manage.Sender(ctx, c.rc, SenderID); err != nil {
 			return err
 		}
-		st := c.o.Catalogue.StandingOf(c.ctx, b.q.ch, nil, b.sender, nil)
+		st := c.o.Catalogue.StandingOf(c.ctx, b.q.ch, nil, b.sender, c.still())
 		b.w, err = c.o.Plane.Sending(ctx, st)
 		return err
 	})

@@ -130,6 +130,9 @@ var routes = []Route{
 	{"DELETE", "/channel/{channel}/consumer/{consumer}/dlq", none, gone},
 	{"DELETE", "/channel/{channel}/consumer/{consumer}/job/{job}", none, gone},
 
+	{"POST", "/channel/{channel}/sqs-key", none, []Answer{{201, Body{MediaJSON, SQSKey{}}}}},
+	{"DELETE", "/channel/{channel}/sqs-key", none, gone},
+	{"DELETE", "/channel/{channel}/sqs-key/{key}", none, gone},
 	{"POST", "/", Body{MediaAny, nil}, []Answer{{200, Body{MediaAny, nil}}}},
 	{"POST", "/sqs/{channel}/{consumer}", Body{MediaAny, nil}, []Answer{{200, Body{MediaAny, nil}}}},
 

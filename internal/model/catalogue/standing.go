@@ -49,6 +49,9 @@ func (c *Catalogue) StandingIn(ctx context.Context, ch *Channel) Standing {
 	return Standing{catalogue: c, ctx: ctx, Channel: ch}
 }
 
+// Revision is a number that grows with each change of the copy.
+func (c *Catalogue) Revision() uint64 { return c.revision.Load() }
+
 // StandingOf returns the standing of a request that acts as a consumer or a producer of a channel without
 // their tokens: by a key of its own, or because management is open. Other tokens do not end it. still, which
 // may be nil, says whether the request would be admitted now; it is asked when the copy has changed.

@@ -25,3 +25,11 @@ func TestTheSDKOfAWSTakesTheBrokerForSQS(t *testing.T) {
 	b := startBroker(t, "BROKER_ALLOW_DELETE=true")
 	command(t, folder, []string{"SQS_ENDPOINT=" + b.url}, "node", "--test", "sdk.test.mjs")
 }
+
+// An access key is all that a client of SQS needs where management is closed, and it does no more than it may.
+func TestTheSDKOfAWSSignsWithAccessKeys(t *testing.T) {
+	t.Parallel()
+	folder := sqsFolder(t)
+	b := startBroker(t, "BROKER_OPEN_MANAGEMENT=false", "BROKER_ADMIN_TOKEN=admin")
+	command(t, folder, []string{"SQS_ENDPOINT=" + b.url, "SQS_ADMIN=admin"}, "node", "--test", "keys.test.mjs")
+}

@@ -1,0 +1,66 @@
+package api
+
+import (
+	"context"
+	"errors"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/feature/sqs"
+	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/catalogue"
+)
+
+// makeKey makes an access key of a channel. Its secret is in this answer and in no other.
+func (a *API) makeKey(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	if err := noForm(rc); err != nil {
+		return err
+	}
+	if err := free(rc, "channel"); err != nil {
+		return err
+	}
+	channelID := param(rc, "channel")
+	k, err := a.o.Store.CreateSQSKey(ctx, channelID, sqs.NewKey())
+	if errors.Is(err, durable.ErrNotFound) {
+		return catalogue.ErrUnknownChannel
+	}
+	if err != nil {
+		return err
+	}
+	a.changed(ctx, rc)
+	a.log.Info("an access key for SQS clients was made", "channel", channelID, "key", k.ID, "request_id", requestID(rc))
+	setLocation(rc, channelPath(channelID)+"/sqs-key/"+k.ID)
+	return answerJSON(rc, fasthttp.StatusCreated, apitype.SQSKey{AccessKeyID: k.ID, SecretAccessKey: k.Secret})
+}
+
+func (a *API) endKeys(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	return a.endSQSKeys(ctx, rc, "")
+}
+
+func (a *API) endKey(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	return a.endSQSKeys(ctx, rc, param(rc, "key"))
+}
+
+// endSQSKeys ends an access key of a channel, or all.
+func (a *API) endSQSKeys(ctx context.Context, rc *fasthttp.RequestCtx, id string) error {
+	channelID := param(rc, "channel")
+	err := a.o.Store.EndSQSKeys(ctx, channelID, id)
+	switch {
+	case errors.Is(err, durable.ErrNotFound):
+		if _, err := a.channel(ctx, rc); err != nil {
+			return err
+		}
+		return durable.ErrNotFound
+	case err != nil:
+		return err
+	}
+	which := id
+	if which == "" {
+		which = "all"
+	}
+	a.log.Info("access keys for SQS clients were ended", "channel", channelID, "key", which, "request_id", requestID(rc))
+	a.changed(ctx, rc)
+	rc.SetStatusCode(fasthttp.StatusNoContent)
+	return nil
+}
