@@ -76,7 +76,7 @@ func (c *Client) publishPart(ctx context.Context, r role, lines [][]byte, result
 			open = append(open, i)
 		}
 	}
-	_ = again(ctx, c.o.Tries, func() error {
+	err := again(ctx, c.o.Tries, func() error {
 		return c.act(ctx, r, func(h http.Header) error {
 			if len(open) == 0 {
 				return nil
@@ -94,6 +94,11 @@ func (c *Client) publishPart(ctx context.Context, r role, lines [][]byte, result
 			return err
 		})
 	})
+	for _, i := range open { // no request was sent for these: the tokens could not be had
+		if results[i].Err == nil {
+			results[i].Err = err
+		}
+	}
 }
 
 // sendLines sends a batch and reads what it is answered. later are the lines to send again, err is why.

@@ -205,6 +205,27 @@ func TestALineWithoutAnAnswerGoesAgainAlone(t *testing.T) {
 	}
 }
 
+// Without tokens no message is sent, and none is said to be stored.
+func TestMessagesWithoutTokensAreNotStored(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(server.Close)
+	for _, url := range []string{server.URL, "http://127.0.0.1:1"} {
+		c, err := New(Options{URL: url, Tries: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		results, err := c.PublishMany(t.Context(), "orders", []Message{{Payload: []byte("x")}, {Payload: []byte("y")}})
+		if err == nil || len(results) != 2 || results[0].Err == nil || results[1].Err == nil {
+			t.Fatalf("%s: %v %v", url, results, err)
+		}
+		if _, err := c.EnqueueMany(t.Context(), "orders", []Job{{Task: "t"}}); err == nil {
+			t.Fatal("a job that was not sent is said to be stored")
+		}
+	}
+}
+
 func TestEndlessAndSlowAnswersEnd(t *testing.T) {
 	for name, play := range map[string]http.HandlerFunc{
 		"endless": func(w http.ResponseWriter, r *http.Request) {
