@@ -18,6 +18,11 @@ python=(
 	python3-wheel
 	python3-pip
 	python3-venv
+	python3-flask
+	python3-fastapi
+	python3-httpx
+	python3-django
+	mypy
 )
 
 missing=()

@@ -103,7 +103,7 @@ class Pool(Protocol):
         """Let the slots end after their jobs, or at once."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Queue:
     """A queue that the worker serves: a pull consumer."""
 
@@ -142,6 +142,7 @@ class Engine:
         self.about = _about(version, pool.size, tasks)
         self.cv = threading.Condition()
         self.free = pool.size
+        self.line: Deque[Queue] = deque()
         self.held: Dict[Tuple[str, str], Held] = {}
         self.unreported = 0
         self.stopping = threading.Event()
@@ -277,9 +278,14 @@ class Engine:
     def _take_slots(self, q: Queue, found: bool) -> int:
         with self.cv:
             q.idle = True
-            while not self.stopping.is_set() and (self.free == 0 or self.unreported >= MOST_UNREPORTED):
+            self.line.append(q)  # in turn: a queue that just had a slot comes after those that wait for one
+            while not self.stopping.is_set() and (
+                self.free == 0 or self.unreported >= MOST_UNREPORTED or self.line[0] is not q
+            ):
                 self.cv.wait(1.0)
             q.idle = False
+            self.line.remove(q)
+            self.cv.notify_all()
             if self.stopping.is_set():
                 return 0
             # A claim that waits holds one slot where other queues need the rest.

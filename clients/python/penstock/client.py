@@ -371,7 +371,7 @@ class Manage:
 
     def dead_letters(self, channel: str, consumer: Optional[str] = None) -> List[Dict[str, Any]]:
         """The first page of the dead letters of a consumer."""
-        got: List[Dict[str, Any]] = self("GET", path("channel", channel, "consumer", consumer or channel, "dlq"))["Result"]
+        got: List[Dict[str, Any]] = self("GET", path("channel", channel, "consumer", consumer or channel, "dlq"))["DeadJobs"]
         return got
 
     def redrive(self, channel: str, consumer: Optional[str] = None) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, Callable, Optional
 
 from penstock import Client
 
-PATIENCE = 120.0  # seconds for what must happen at some time
+PATIENCE = float(os.environ.get("TEST_PATIENCE", "120"))  # seconds for what must happen at some time
 _numbers = itertools.count()
 
 

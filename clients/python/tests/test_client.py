@@ -146,6 +146,7 @@ class TokensTest(BrokerCase):
 
     def test_tokens_are_in_no_text(self) -> None:
         client = Client(token="very-secret", admin_token="more-secret")
+        self.addCleanup(client.close)
         self.assertNotIn("secret", repr(client))
         with self.assertRaises(Exception) as raised:
             client.publish(fresh(), "x")

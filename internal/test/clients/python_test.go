@@ -1,0 +1,61 @@
+package clients
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const pythonClient = root + "/clients/python"
+
+// pythonSuite runs modules of the suite of the Python client against a broker of its own.
+func pythonSuite(t *testing.T, modules ...string) {
+	t.Helper()
+	b := startBroker(t)
+	args := append([]string{"-W", "error::ResourceWarning", "-m", "unittest", "-v"}, modules...)
+	command(t, pythonClient, []string{"PENSTOCK_URL=" + b.url, "PYTHONDONTWRITEBYTECODE=1"}, "/usr/bin/python3", args...)
+}
+
+func TestTheLowLevelClientOfPythonPassesItsSuite(t *testing.T) {
+	t.Parallel()
+	pythonSuite(t, "tests.test_client", "tests.test_app")
+}
+
+func TestWorkersOfPythonPassTheirSuite(t *testing.T) {
+	t.Parallel()
+	pythonSuite(t, "tests.test_worker")
+}
+
+func TestTheTypesOfThePythonClientAreStrict(t *testing.T) {
+	t.Parallel()
+	command(t, pythonClient, nil, "mypy", "--cache-dir", t.TempDir())
+}
+
+// The package installs into an empty environment, without a network, setuptools or wheel.
+func TestThePythonPackageInstallsIntoACleanPlace(t *testing.T) {
+	t.Parallel()
+	folder, err := filepath.Abs(pythonClient)
+	require.NoError(t, err)
+	venv, elsewhere := filepath.Join(t.TempDir(), "venv"), t.TempDir()
+	command(t, elsewhere, nil, "/usr/bin/python3", "-m", "venv", venv)
+	pip := func(args ...string) {
+		command(t, elsewhere, nil, filepath.Join(venv, "bin/python"), append([]string{"-m", "pip", "-q"}, args...)...)
+	}
+	offline := []string{"--no-index", "--no-deps", "--no-build-isolation"}
+	pip(append(append([]string{"install"}, offline...), folder)...)
+	require.Contains(t, command(t, elsewhere, nil, filepath.Join(venv, "bin/penstock"), "--version"), "penstock ")
+	command(t, elsewhere, nil, filepath.Join(venv, "bin/python"), "-c",
+		"import os, penstock; assert os.path.exists(os.path.join(os.path.dirname(penstock.__file__), 'py.typed'))")
+
+	// The sdist has all that is needed for the wheel.
+	sdists := t.TempDir()
+	command(t, folder, nil, filepath.Join(venv, "bin/python"), "-c",
+		"import sys; sys.path.insert(0, 'build_backend'); import penstock_build; penstock_build.build_sdist(sys.argv[1])", sdists)
+	found, err := filepath.Glob(filepath.Join(sdists, "penstock-*.tar.gz"))
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	pip("uninstall", "-y", "penstock")
+	pip(append(append([]string{"install"}, offline...), found[0])...)
+	require.Contains(t, command(t, elsewhere, nil, filepath.Join(venv, "bin/penstock"), "--version"), "penstock ")
+}
