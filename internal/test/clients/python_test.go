@@ -51,7 +51,7 @@ func TestThePythonPackageInstallsIntoACleanPlace(t *testing.T) {
 	// The sdist has all that is needed for the wheel.
 	sdists := t.TempDir()
 	command(t, folder, nil, filepath.Join(venv, "bin/python"), "-c",
-		"import sys; sys.path.insert(0, 'build_backend'); import penstock_build; penstock_build.build_sdist(sys.argv[1])", sdists)
+		"import sys; sys.path.insert(0, 'build_backend'); import penstock_build as b; b.build_sdist(sys.argv[1])", sdists)
 	found, err := filepath.Glob(filepath.Join(sdists, "penstock-*.tar.gz"))
 	require.NoError(t, err)
 	require.Len(t, found, 1)
