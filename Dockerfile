@@ -3,6 +3,7 @@ FROM --platform=$BUILDPLATFORM golang:1.26.8 AS build
 WORKDIR /src
 # Modules in a layer of their own: a change of the code does not load them again.
 COPY go.mod go.sum ./
+COPY clients/go/go.mod clients/go/
 RUN go mod download
 COPY . .
 ARG TARGETOS TARGETARCH VERSION=dev

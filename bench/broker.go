@@ -18,6 +18,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/penstock-broker/penstock/bench/target"
+	penstock "github.com/penstock-broker/penstock/clients/go"
 )
 
 // Bounds of the life of a broker that a bench starts.
@@ -98,9 +99,8 @@ func probe(ctx context.Context, c *Config, base string) error {
 
 // dialError is the error of a request without the URL, which the caller names.
 func dialError(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
+	if e := (*penstock.Error)(nil); errors.As(err, &e) {
+		return e.Err
 	}
 	return err
 }

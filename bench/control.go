@@ -3,67 +3,55 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
+	penstock "github.com/penstock-broker/penstock/clients/go"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // A Control speaks with the control plane of a broker: slow, rich, before and
 // after a measurement.
 type Control struct {
-	base  string
-	token string
-	http  *http.Client
+	client *penstock.Client
+	wrong  error // the URL is none
 }
 
-// NewControl returns a client for the broker at base, http://host:port.
+// NewControl returns a client for the broker at base, http://host:port. It asks once: the caller counts.
 func NewControl(base, adminToken string) *Control {
-	return &Control{
-		base: strings.TrimSuffix(base, "/"), token: adminToken,
-		http: &http.Client{
-			Timeout:       30 * time.Second,
-			Transport:     &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: 5 * time.Second},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-	}
+	client, err := penstock.New(penstock.Options{URL: base, AdminToken: adminToken, Timeout: 30 * time.Second, Tries: 1,
+		OnlyOptions: true})
+	return &Control{client, err}
 }
 
 // Close closes idle connections.
-func (c *Control) Close() { c.http.CloseIdleConnections() }
+func (c *Control) Close() {
+	if c.wrong == nil {
+		c.client.Close()
+	}
+}
 
-// maxControlBytes bounds an answer of the control plane.
-const maxControlBytes = 32 << 20
-
+// do sends a request. Of an answer other than 2xx the body is the detail of the broker.
 func (c *Control) do(ctx context.Context, method, path string, form url.Values, fields ...string) (int, []byte, error) {
-	var body io.Reader
+	if c.wrong != nil {
+		return 0, nil, c.wrong
+	}
+	header := http.Header{}
 	if form != nil {
-		body = strings.NewReader(form.Encode())
-	}
-	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
-	if err != nil {
-		return 0, nil, err
-	}
-	if form != nil {
-		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	}
-	if c.token != "" {
-		req.Header.Set("X-Broker-Admin-Token", c.token)
+		header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	for i := 0; i+1 < len(fields); i += 2 {
-		req.Header.Set(fields[i], fields[i+1])
+		header.Set(fields[i], fields[i+1])
 	}
-	res, err := c.http.Do(req)
-	if err != nil {
-		return 0, nil, err
+	status, _, body, err := c.client.Manage().Call(ctx, method, path, header, []byte(form.Encode()))
+	if refused := (*penstock.Error)(nil); errors.As(err, &refused) && refused.Status != 0 {
+		return refused.Status, []byte(refused.Detail), nil
 	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(res.Body, maxControlBytes))
-	return res.StatusCode, b, err
+	return status, body, err
 }
 
 // Put creates or updates a resource.

@@ -4,11 +4,8 @@ package chaos
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -261,26 +258,14 @@ func (e *Evidence) readConsumer(path string) error {
 // deadLetters reads the list of a consumer through the API, page by page.
 func (r *rig) deadLetters(ctx context.Context, k int) (map[ident.ID]bool, error) {
 	out := map[ident.ID]bool{}
-	base := "http://" + r.nodes[k%len(r.nodes)].addr
+	admin := administrator("http://" + r.nodes[k%len(r.nodes)].addr)
 	for path := r.plan.path(k) + "/dlq?size=100"; path != ""; {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
-		if err != nil {
-			return nil, err
-		}
-		req.Header.Set("X-Broker-Admin-Token", adminToken)
-		res, err := control.Do(req)
-		if err != nil {
-			return nil, fmt.Errorf("read dead letters: %w", err)
-		}
 		var page struct {
 			DeadJobs []struct{ ID string }
 			Pages    map[string]string
 		}
-		err = json.NewDecoder(res.Body).Decode(&page)
-		_, _ = io.Copy(io.Discard, res.Body) // the bytes after the object are not needed
-		_ = res.Body.Close()
-		if err != nil || res.StatusCode != http.StatusOK {
-			return nil, fmt.Errorf("read dead letters: status %d: %w", res.StatusCode, err)
+		if err := admin.Read(ctx, path, nil, &page); err != nil {
+			return nil, fmt.Errorf("read dead letters: %w", err)
 		}
 		for _, j := range page.DeadJobs {
 			job, err := ident.Parse(j.ID)

@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -56,16 +57,11 @@ func (r *Rest) leaked() (out []string) {
 
 // metrics reads some metrics of a broker, each of which it must have.
 func (n *node) metrics(ctx context.Context, into map[string]*int) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.addr+"/metrics", nil)
-	if err != nil {
-		return err
-	}
-	res, err := control.Do(req)
+	_, _, text, err := administrator("http://"+n.addr).Call(ctx, http.MethodGet, "/metrics", nil, nil)
 	if err != nil {
 		return fmt.Errorf("metrics of %s: %w", n.name, err)
 	}
-	defer res.Body.Close()
-	lines, found := bufio.NewScanner(res.Body), 0
+	lines, found := bufio.NewScanner(bytes.NewReader(text)), 0
 	for lines.Scan() {
 		name, text, _ := strings.Cut(lines.Text(), " ")
 		if into[name] == nil {

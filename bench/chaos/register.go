@@ -6,11 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	penstock "github.com/penstock-broker/penstock/clients/go"
 )
 
 // register creates producer, channels and consumers before anything is published.
@@ -74,23 +75,28 @@ func (r *rig) redrive(ctx context.Context, base string, k int) {
 	_, _ = send(ctx, http.MethodPost, base+r.plan.path(k)+"/dlq", url.Values{"requeue": {r.plan.Token}})
 }
 
-var control = &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true},
-	CheckRedirect: noRedirect}
+// unkept makes connections for one request each: brokers are killed and started again at their addresses.
+var unkept = &http.Transport{DisableKeepAlives: true}
+
+// administrator manages the broker at a base URL, and asks once.
+func administrator(base string) *penstock.Manager {
+	client, err := penstock.New(penstock.Options{URL: base, AdminToken: adminToken, Timeout: 15 * time.Second, Tries: 1,
+		Transport: unkept, OnlyOptions: true})
+	if err != nil {
+		panic(err) // no address of ours
+	}
+	return client.Manage()
+}
 
 // send makes a request with a form, as administrator, and returns the answer's status.
 func send(ctx context.Context, method, target string, form url.Values) (int, error) {
-	req, err := http.NewRequestWithContext(ctx, method, target, strings.NewReader(form.Encode()))
-	if err != nil {
-		return 0, err
+	slash := len("http://") + strings.IndexByte(target[len("http://"):], '/')
+	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
+	status, _, _, err := administrator(target[:slash]).Call(ctx, method, target[slash:], header, []byte(form.Encode()))
+	if refused := (*penstock.Error)(nil); errors.As(err, &refused) && refused.Status != 0 {
+		return refused.Status, nil
 	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.Header.Set("X-Broker-Admin-Token", adminToken)
-	res, err := control.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	_, err = io.Copy(io.Discard, res.Body)
-	return res.StatusCode, errors.Join(err, res.Body.Close())
+	return status, err
 }
 
 func put(ctx context.Context, target string, form url.Values) error {

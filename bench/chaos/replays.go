@@ -5,10 +5,7 @@ package chaos
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -33,17 +30,9 @@ func (r *rig) replay(load context.Context) {
 			return
 		}
 		// An answer that says no is none of interest: the last replay still runs, or a fault is on.
-		body := fmt.Sprintf(`{"From":%q,"Only":"all"}`, time.Now().Add(-replayedFor).UTC().Format(time.RFC3339Nano))
-		req, err := http.NewRequestWithContext(load, http.MethodPost, "http://"+r.plan.Brokers[turn%len(r.plan.Brokers)]+
-			r.plan.path(k)+"/replay", strings.NewReader(body))
-		if err != nil {
-			return
-		}
-		req.Header.Set("X-Broker-Admin-Token", adminToken)
-		if res, err := control.Do(req); err == nil {
-			_, _ = io.Copy(io.Discard, res.Body)
-			_ = res.Body.Close()
-		}
+		base := "http://" + r.plan.Brokers[turn%len(r.plan.Brokers)]
+		_ = administrator(base).Post(load, r.plan.path(k)+"/replay", map[string]string{"Only": "all",
+			"From": time.Now().Add(-replayedFor).UTC().Format(time.RFC3339Nano)}, nil)
 	}
 }
 

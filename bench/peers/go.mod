@@ -33,6 +33,7 @@ require (
 	github.com/nats-io/nkeys v0.4.16 // indirect
 	github.com/nats-io/nuid v1.0.1 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
+	github.com/penstock-broker/penstock/clients/go v0.0.0
 	github.com/pressly/goose/v3 v3.28.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/robfig/cron/v3 v3.0.1 // indirect
@@ -58,3 +59,5 @@ require (
 replace github.com/penstock-broker/penstock => ../..
 
 tool github.com/nats-io/nats-server/v2
+
+replace github.com/penstock-broker/penstock/clients/go => ../../clients/go

@@ -55,6 +55,9 @@ func TestSettingsComeFromTheEnvironmentAndFiles(t *testing.T) {
 		c.o.ConsumerToken != "given" || c.o.ProducerID != "shop" {
 		t.Fatalf("%q %+v", c.base, c.o)
 	}
+	if c = at(t, Options{OnlyOptions: true}); c.base != defaultURL || c.o.ChannelToken != "" {
+		t.Fatalf("%q %+v", c.base, c.o)
+	}
 	t.Setenv("PENSTOCK_CHANNEL_TOKEN", "twice")
 	if _, err := New(Options{}); err == nil || !strings.Contains(err.Error(), "both") {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package penstock
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -210,6 +211,18 @@ func (m *Manager) Post(ctx context.Context, path string, body, to any) error {
 	}
 	_, err := m.do(ctx, q, to)
 	return err
+}
+
+// Call sends any request, once, with the admin token if there is one. An answer other than 2xx is an *Error.
+func (m *Manager) Call(ctx context.Context, method, path string, header http.Header, body []byte) (status int,
+	answered http.Header, text []byte, err error) {
+	h := http.Header{}
+	maps.Copy(h, header)
+	a, err := m.c.managed(ctx, call{method: method, path: path, header: h, body: body}, nil)
+	if err != nil {
+		return 0, nil, nil, err
+	}
+	return a.status, a.header, a.body, nil
 }
 
 // do sends a management request. Those that may be repeated are, where there is no answer.

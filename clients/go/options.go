@@ -28,6 +28,9 @@ type Options struct {
 	// AdminToken goes with management requests only. PENSTOCK_ADMIN_TOKEN.
 	AdminToken string
 
+	// OnlyOptions: the environment is not read.
+	OnlyOptions bool
+
 	Timeout   time.Duration     // of one request, what it waits at the broker not counted; 10 s
 	Tries     int               // of a publish, within 30 s; 5
 	Transport http.RoundTripper // nil: one of its own, with a pool of connections
@@ -45,7 +48,7 @@ func (o *Options) complete() error {
 	var wrong []error
 	read := func(to *string, name, otherwise string) {
 		if *to == "" {
-			text, err := environment(name)
+			text, err := o.environment(name)
 			wrong = append(wrong, err)
 			*to = cmp.Or(text, otherwise)
 		}
@@ -79,7 +82,10 @@ func (o *Options) base() (string, error) {
 }
 
 // environment reads NAME, or the file that NAME_FILE names, without the line end behind the value.
-func environment(name string) (string, error) {
+func (o *Options) environment(name string) (string, error) {
+	if o.OnlyOptions {
+		return "", nil
+	}
 	text, file := os.Getenv(name), os.Getenv(name+"_FILE")
 	switch {
 	case file == "":

@@ -77,7 +77,7 @@ type Worker struct {
 
 // Worker makes a worker for a queue: consumer q of channel q, which are made where management is open.
 func (c *Client) Worker(queue string, o WorkerOptions) (*Worker, error) {
-	text, err := environment("PENSTOCK_LEASE")
+	text, err := c.o.environment("PENSTOCK_LEASE")
 	if err == nil && o.Lease == 0 && text != "" {
 		seconds, wrong := strconv.Atoi(text)
 		o.Lease = time.Duration(seconds) * time.Second
@@ -86,7 +86,7 @@ func (c *Client) Worker(queue string, o WorkerOptions) (*Worker, error) {
 		}
 	}
 	if o.Name == "" && err == nil {
-		o.Name, err = environment("PENSTOCK_WORKER")
+		o.Name, err = c.o.environment("PENSTOCK_WORKER")
 	}
 	o.Lease, o.Wait = cmp.Or(o.Lease, defaultLease), cmp.Or(o.Wait, 20*time.Second)
 	o.Concurrency, o.Version = cmp.Or(o.Concurrency, 1), cmp.Or(o.Version, "penstock-go/"+Version)

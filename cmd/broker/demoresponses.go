@@ -2,19 +2,18 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"sync"
 	"time"
 
+	penstock "github.com/penstock-broker/penstock/clients/go"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/tool/sentence"
 )
@@ -91,70 +90,56 @@ func runResponsesDemo(ctx context.Context, folder string, stdout, stderr io.Writ
 
 // play is the sender: it registers everything, publishes a message and waits for the response.
 func (d *responsesDemo) play(ctx context.Context) error {
-	for _, put := range []struct {
-		path string
-		form url.Values
-	}{
-		{"/producer/sender", url.Values{"token": {"sender-token"}, "replyUrl": {d.own + "/replies"}}},
-		{"/channel/reports", url.Values{"token": {"reports-token"}}},
-		{"/channel/reports/consumer/receiver", url.Values{"token": {"receiver-token"}, "callbackUrl": {d.own + "/work"},
-			"responses": {"callback"}, "async": {"true"}}},
-	} {
-		if _, _, err := d.ask(ctx, http.MethodPut, put.path, apitype.MediaForm, put.form.Encode()); err != nil {
-			return err
-		}
-	}
-	d.say("sender    publishes %q on the channel reports", demoOrder)
-	_, location, err := d.ask(ctx, http.MethodPost, "/channel/reports/broadcast", "text/plain", demoOrder)
+	c, err := penstock.New(penstock.Options{URL: d.base, ProducerID: "sender", OnlyOptions: true})
 	if err != nil {
 		return err
 	}
-	d.say("broker    201: it has the message %s", location)
+	defer c.Close()
+	manage := c.Manage()
+	for path, fields := range map[string]penstock.Fields{
+		penstock.ProducerPath("sender"): {"replyUrl": d.own + "/replies"},
+		penstock.ChannelPath("reports"): nil,
+	} {
+		if _, _, err := manage.Put(ctx, path, fields); err != nil {
+			return err
+		}
+	}
+	if _, _, err := manage.Put(ctx, penstock.ConsumerPath("reports", "receiver"), penstock.Fields{
+		"callbackUrl": d.own + "/work", "responses": "callback", "async": "true"}); err != nil {
+		return err
+	}
+	d.say("sender    publishes %q on the channel reports", demoOrder)
+	message, err := c.Publish(ctx, "reports", penstock.Message{ID: "sales-2026", Payload: []byte(demoOrder),
+		ContentType: "text/plain"})
+	if err != nil {
+		return err
+	}
+	d.say("broker    201: it has the message %s", message.Location)
 	select {
 	case <-d.replied:
 	case <-ctx.Done():
 		return errors.New("no response came back in time")
 	}
-	responses, err := d.complete(ctx, location)
+	responses, complete, err := c.Responses(ctx, "reports", message.MessageID, "all", demoBound)
 	if err != nil {
 		return err
 	}
-	for _, r := range responses.Result {
+	if !complete {
+		return errors.New("the broker has not noted the end of the exchange in time")
+	}
+	for _, r := range responses {
 		d.say("sender    reads the exchange: %s is %s", r.ConsumerID, r.State)
 	}
-	return d.tell(ctx, location)
-}
-
-// complete reads the responses to the message until the broker has noted that the sender has them all.
-func (d *responsesDemo) complete(ctx context.Context, location string) (v apitype.Responses, err error) {
-	for {
-		body, _, err := d.ask(ctx, http.MethodGet, location+"/responses", "", "")
-		if err != nil {
-			return v, err
-		}
-		v = apitype.Responses{}
-		if err := json.Unmarshal(body, &v); err != nil || v.Complete {
-			return v, err
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return v, errors.New("the broker has not noted the end of the exchange in time")
-		}
-	}
+	return d.tell(ctx, manage, message.Location)
 }
 
 // demoOrder is the message of the demo.
 const demoOrder = "sales of 2026"
 
 // tell prints the timeline of the message.
-func (d *responsesDemo) tell(ctx context.Context, location string) error {
-	body, _, err := d.ask(ctx, http.MethodGet, location+"/timeline", "", "")
-	if err != nil {
-		return err
-	}
+func (d *responsesDemo) tell(ctx context.Context, manage *penstock.Manager, location string) error {
 	var timeline apitype.Timeline
-	if err := json.Unmarshal(body, &timeline); err != nil {
+	if err := manage.Read(ctx, location+"/timeline", nil, &timeline); err != nil {
 		return err
 	}
 	d.say("sender    reads the timeline of the message:")
@@ -162,36 +147,6 @@ func (d *responsesDemo) tell(ctx context.Context, location string) error {
 		d.say("            %s %-18s %s", e.At.UTC().Format("15:04:05.000"), e.Event, e.ConsumerID)
 	}
 	return nil
-}
-
-// demoClient goes to the broker of the demo alone.
-var demoClient = &http.Client{Transport: &http.Transport{}, CheckRedirect: func(*http.Request, []*http.Request) error {
-	return http.ErrUseLastResponse
-}}
-
-// ask sends a request of the sender to the broker. An answer other than 2xx is an error.
-func (d *responsesDemo) ask(ctx context.Context, method, path, contentType, body string) (answer []byte,
-	location string, err error) {
-	req, err := http.NewRequestWithContext(ctx, method, d.base+path, strings.NewReader(body))
-	if err != nil {
-		return nil, "", err
-	}
-	if contentType != "" {
-		req.Header.Set("Content-Type", contentType)
-	}
-	req.Header.Set("X-Broker-Channel-Token", "reports-token")
-	req.Header.Set("X-Broker-Producer-ID", "sender")
-	req.Header.Set("X-Broker-Producer-Token", "sender-token")
-	resp, err := demoClient.Do(req)
-	if err != nil {
-		return nil, "", err
-	}
-	defer resp.Body.Close()
-	answer, err = io.ReadAll(io.LimitReader(resp.Body, demoBody))
-	if err == nil && resp.StatusCode/100 != 2 {
-		err = fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, answer)
-	}
-	return answer, resp.Header.Get("Location"), err
 }
 
 // ServeHTTP is the receiver under /work and /result, and the sender under /replies.

@@ -15,6 +15,7 @@ func TestTheDemoOfResponsesShowsTheResponseComingBack(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv("TMPDIR", folder)
 	t.Setenv("BROKER_LISTEN", "not an address") // the demo has settings of its own
+	t.Setenv("PENSTOCK_TOKEN", "of another broker")
 	var stdout, stderr bytes.Buffer
 	require.Equal(t, exitClean, demoResponses(t.Context(), &stdout, &stderr), "%s%s", stdout.String(), stderr.String())
 	require.Empty(t, stderr.String())
