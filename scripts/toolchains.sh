@@ -23,6 +23,10 @@ python=(
 	python3-httpx
 	python3-django
 	mypy
+	python3-boto3
+	python3-celery
+	python3-kombu
+	python3-pycurl
 )
 
 missing=()

@@ -29,6 +29,10 @@ const target, targetPrefix = "X-Amz-Target", "AmazonSQS."
 
 // protocolOf returns the protocol of a request: the query protocol sends forms and no target.
 func protocolOf(rc *fasthttp.RequestCtx) protocol {
+	h := &rc.Request.Header
+	if len(h.Peek(target)) == 0 && bytes.HasPrefix(bytes.ToLower(h.ContentType()), []byte(mediaForm)) {
+		return queryProtocol{}
+	}
 	return jsonProtocol{}
 }
 

@@ -2,8 +2,14 @@ package clients
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -32,4 +38,103 @@ func TestTheSDKOfAWSSignsWithAccessKeys(t *testing.T) {
 	folder := sqsFolder(t)
 	b := startBroker(t, "BROKER_OPEN_MANAGEMENT=false", "BROKER_ADMIN_TOKEN=admin")
 	command(t, folder, []string{"SQS_ENDPOINT=" + b.url, "SQS_ADMIN=admin"}, "node", "--test", "keys.test.mjs")
+}
+
+// sqs-consumer, unchanged, handles each message of a queue.
+func TestSQSConsumerTakesTheBrokerForSQS(t *testing.T) {
+	t.Parallel()
+	folder := sqsFolder(t)
+	b := startBroker(t)
+	command(t, folder, []string{"SQS_ENDPOINT=" + b.url}, "node", "--test", "consumer.test.mjs")
+}
+
+// debianPython is the Python that has the packages of Debian.
+const debianPython = "/usr/bin/python3"
+
+// boto3 of Debian, which speaks the older query protocol, does with a broker what it does with SQS.
+func TestBoto3OfDebianTakesTheBrokerForSQS(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	command(t, filepath.Join("testdata", "sqs"), []string{"SQS_ENDPOINT=" + b.url, "PYTHONDONTWRITEBYTECODE=1"},
+		debianPython, "-m", "unittest", "boto_test")
+}
+
+// A celeryApp is the example of Celery over the door, in a folder of its own.
+type celeryApp struct {
+	t      *testing.T
+	folder string
+	env    []string
+}
+
+func newCeleryApp(t *testing.T, b *broker) *celeryApp {
+	t.Helper()
+	a := &celeryApp{t: t, folder: t.TempDir()}
+	require.NoError(t, os.CopyFS(a.folder, os.DirFS(filepath.Join(root, "examples", "celery-over-sqs"))))
+	a.use(b)
+	return a
+}
+
+// use sets the broker of what is started from now on.
+func (a *celeryApp) use(b *broker) {
+	a.env = []string{"CELERY_BROKER_URL=sqs://any:any@" + strings.TrimPrefix(b.url, "http://"), "VISIBILITY_TIMEOUT=3",
+		"PYTHONDONTWRITEBYTECODE=1"}
+}
+
+// worker starts a worker. end kills it and its children, as a machine that goes away does.
+func (a *celeryApp) worker() (end func()) {
+	a.t.Helper()
+	cmd := exec.Command(debianPython, "-m", "celery", "-A", "tasks", "worker", "-c", "1", "-l", "info")
+	said := &text{}
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = a.folder, append(cleanEnv(), a.env...), said, said
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(a.t, cmd.Start())
+	end = sync.OnceFunc(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+		if a.t.Failed() {
+			a.t.Logf("log of a worker:\n%s", said)
+		}
+	})
+	a.t.Cleanup(end)
+	return end
+}
+
+func (a *celeryApp) send(code string) {
+	a.t.Helper()
+	command(a.t, a.folder, a.env, debianPython, "-c", "import tasks; "+code)
+}
+
+// notes waits until the tasks have noted as many lines, and returns them sorted.
+func (a *celeryApp) notes(n int) []string {
+	a.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		written, err := os.ReadFile(filepath.Join(a.folder, "out.txt"))
+		lines := strings.Fields(strings.ReplaceAll(string(written), " ", "-"))
+		if err == nil && len(lines) >= n {
+			slices.Sort(lines)
+			return lines
+		}
+		require.True(a.t, time.Now().Before(deadline), "the tasks noted %q", lines)
+	}
+}
+
+// Celery of Debian runs its tasks over the door, unchanged, and loses none when its worker and the broker are
+// killed.
+func TestCeleryOfDebianRunsOverTheDoor(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	a := newCeleryApp(t, b)
+	end := a.worker()
+	a.send("[tasks.add.delay(i, i) for i in range(3)]; tasks.flaky.delay('f')")
+	require.Equal(t, []string{"add-0", "add-2", "add-4", "flaky-f"}, a.notes(4))
+	a.send("tasks.slow.delay(2)")
+	require.Contains(t, a.notes(5), "slow-begins")
+	end()
+	a.send("tasks.add.delay(20, 22)")
+	b.kill()
+	a.use(startBrokerOn(t, b.data))
+	a.worker()
+	lines := a.notes(8)
+	require.Contains(t, lines, "add-42")
+	require.Contains(t, lines, "slow-ends", "the task of the killed worker came again")
 }
