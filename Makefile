@@ -61,7 +61,9 @@ lint: ## check format, bounds of lines and functions, go vet, staticcheck
 	$(GO) test ./internal/test/shape # bounds of lines, functions, files and imports
 	$(GO) vet ./...
 	$(GO) vet -tags clockjump ./cmd/broker
+	$(GO) vet -C clients/go ./... # a module of its own
 	$(GO) run $(STATICCHECK) ./...
+	cd clients/go && $(GO) run $(STATICCHECK) ./...
 	@git ls-files '*.go' | grep -v -e _test.go -e internal/test/ | xargs wc -l | awk '$$1 > 350 && $$2 != "total" {print "a second noun?", $$2, $$1, "lines"}'
 	@$(GO) list -C bench/peers -deps . >/dev/null # a module of its own: it knows every dependency of ours
 

@@ -45,6 +45,10 @@ func (c *Client) once(ctx context.Context, q call) (*answer, error) {
 		return nil, q.failed(err)
 	}
 	for name, values := range q.header {
+		if strings.ContainsAny(name+values[0], "\r\n\x00") || strings.ContainsAny(name, " :") || name == "" {
+			return nil, fmt.Errorf("penstock: the header %q cannot be sent: its name or value has characters that no header has",
+				name)
+		}
 		req.Header[name] = values
 	}
 	req.Header.Set("User-Agent", "penstock-go/"+Version)

@@ -147,6 +147,22 @@ func TestARefusalHasItsCodeAndNoToken(t *testing.T) {
 	}
 }
 
+// What cannot be sent is an error at once.
+func TestMessagesThatNoRequestCanCarryAreRefusedAtOnce(t *testing.T) {
+	c := to(t, func(http.ResponseWriter, *http.Request) { t.Error("it was sent") })
+	for _, m := range []Message{{ID: "a\nb"}, {Headers: map[string]string{"a b": "c"}},
+		{Headers: map[string]string{"": "c"}},
+		{Headers: map[string]string{"A": "x\r\nHost: evil"}}, {Task: "\x00"},
+		{Headers: map[string]string{"X-Broker-Channel-Token": "mine"}}} {
+		if _, err := c.Publish(t.Context(), "c", m); err == nil || temporary(err) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%+v: %v", m, err)
+		}
+	}
+	if _, err := c.Publish(t.Context(), "", Message{}); err == nil || temporary(err) {
+		t.Error(err)
+	}
+}
+
 // An answer that is lost, or none of a broker, is asked again with the same ID and body.
 func TestAPublishIsRepeatedWithItsID(t *testing.T) {
 	var tries atomic.Int32

@@ -31,6 +31,9 @@ type role struct {
 // keys returns the headers by which a request acts in a role. What has no token in the options is made, or
 // read, where the broker allows that.
 func (c *Client) keys(ctx context.Context, r role) (http.Header, error) {
+	if r.channel == "" {
+		return nil, errors.New("penstock: the channel or queue has no name")
+	}
 	h := http.Header{}
 	set := func(name, given, path string, put func(context.Context, string) (string, error)) error {
 		token, err := given, error(nil)

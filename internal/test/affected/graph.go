@@ -30,6 +30,27 @@ var readsTheTree = []string{"internal/test/shape", "internal/test/pages"}
 // needsServers names the package whose tests all need real servers.
 const needsServers = "internal/test/servers"
 
+// testsClients is the package that tests the clients, whose folders are no packages of this module.
+const testsClients = "internal/test/clients"
+
+// clientOf returns the folder of the client that a file belongs to, "" for none.
+func clientOf(file string) string {
+	parts := strings.SplitN(file, "/", 3)
+	if len(parts) < 3 || parts[0] != "clients" {
+		return ""
+	}
+	return parts[0] + "/" + parts[1]
+}
+
+// importPath returns the import path of another folder from that of a package and its folder.
+func importPath(name, dir, other string) string {
+	module, ok := strings.CutSuffix(name, dir)
+	if !ok || module == "" {
+		return ""
+	}
+	return module + other
+}
+
 // affected returns the import paths of the packages with tests whose result the files may change,
 // in order. Packages with a changed file come first: their failure says most. A name is relative to
 // the root of the module; modules below it are other modules.
@@ -39,6 +60,15 @@ func (g graph) affected(files, modules []string) []string {
 		folders[n.Dir] = name
 	}
 	for _, file := range files {
+		if dir := clientOf(file); dir != "" {
+			for name, n := range g {
+				own[name] = own[name] || n.Dir == testsClients
+				if imports := importPath(name, n.Dir, dir); imports != "" {
+					code[imports] = code[imports] || !strings.HasSuffix(file, "_test.go")
+				}
+			}
+			continue
+		}
 		if slices.ContainsFunc(modules, func(dir string) bool { return within(file, dir) }) {
 			continue
 		}

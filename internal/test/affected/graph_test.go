@@ -16,6 +16,9 @@ var sample = graph{
 	"m/bare":  {ImportPath: "m/bare", Dir: "bare", Deps: []string{"m/store"}},
 	"m/alone": {ImportPath: "m/alone", Dir: "alone", TestGoFiles: []string{"alone_test.go"}},
 	"m/serve": {ImportPath: "m/serve", Dir: "internal/test/servers", TestGoFiles: []string{"servers_test.go"}},
+	"m/demo":  {ImportPath: "m/demo", Dir: "demo", Deps: []string{"m/clients/go"}, TestGoFiles: []string{"demo_test.go"}},
+	"m/internal/test/clients": {ImportPath: "m/internal/test/clients", Dir: "internal/test/clients",
+		TestGoFiles: []string{"go_test.go"}},
 	"m/shape": {ImportPath: "m/shape", Dir: "internal/test/shape", TestGoFiles: []string{"shape_test.go"}},
 }
 
@@ -36,9 +39,12 @@ func TestWhatAChangeMayBreakIsTested(t *testing.T) {
 		"store/peers/main.go":              "m/shape", // another module
 		"gone/gone.go":                     "m/shape", // a package that was removed
 		"store/gone/gone.go store/peers/a": "m/shape",
-		"go.sum":                           "m/alone m/app m/shape m/store m/tool",
+		"go.sum":                           "m/alone m/app m/demo m/internal/test/clients m/shape m/store m/tool",
+		"clients/node/src/index.ts":        "m/internal/test/clients m/shape",
+		"clients/go/worker.go":             "m/internal/test/clients m/demo m/shape",
+		"clients/go/worker_test.go":        "m/internal/test/clients m/shape",
 	} {
-		got := sample.affected(strings.Fields(files), []string{"store/peers"})
+		got := sample.affected(strings.Fields(files), []string{"store/peers", "clients/go"})
 		require.Equal(t, want, strings.Join(got, " "), files)
 	}
 }

@@ -393,6 +393,10 @@ func publishScenarios() map[string]scenario {
 		"a batch hangs":                    {mode: "batch", check: allStored, faults: line(hostile.HangAfter)},
 		"a batch is refused for a while": {mode: "batch", check: allStored,
 			faults: line(hostile.Refuse(503, "draining", 1))},
+		"a batch while management is closed": {mode: "batch", check: noneStored, faults: []hostile.Fault{
+			{Door: "manage", Do: hostile.Refuse(401, "token_missing", 0)}}},
+		"a batch that is refused": {mode: "batch", check: noneStored, faults: []hostile.Fault{
+			{Door: "batch", Do: hostile.Refuse(400, "invalid_task", 0)}}},
 		"a request":                           {mode: "request", check: responded},
 		"the answer of a request is lost":     {mode: "request", check: responded, faults: first(hostile.BreakAfter)},
 		"the answer of a request never comes": {mode: "request", check: responded, faults: first(hostile.HangAfter)},
@@ -439,6 +443,15 @@ func saidClosed(t *testing.T, r *running, _ line) {
 	require.Contains(t, told[0].Error, "PENSTOCK_CHANNEL_TOKEN")
 	require.Empty(t, r.b.Requests("publish"))
 	require.Len(t, r.b.Requests("manage"), 1)
+}
+
+// noneStored: the client says of each message that it was not published.
+func noneStored(t *testing.T, r *running, _ line) {
+	require.Len(t, r.printed("published"), 10)
+	for _, l := range r.printed("published") {
+		require.NotEmpty(t, l.Error)
+	}
+	require.Empty(t, r.b.Jobs())
 }
 
 func responded(t *testing.T, r *running, _ line) {
