@@ -56,6 +56,7 @@ func allCommands() []subcommand {
 					return withSignals(func(ctx context.Context) int { return replayJournal(ctx, args[1], stdout, stderr) })
 				}
 			}},
+		{"outbox", "--dsn DSN", "publish the rows of an outbox table of another database", outboxHelp, none, prepareOutbox},
 		{"healthcheck", "[--live]", "ask the broker of this machine whether it is ready; --live: alive",
 			"The broker is the one that listens at BROKER_LISTEN. Exit code 0: it is ready, or alive.", none,
 			prepareHealthcheck},
