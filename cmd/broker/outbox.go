@@ -20,9 +20,10 @@ import (
 const outboxDSN = "PENSTOCK_OUTBOX_DSN"
 
 const outboxHelp = "DSN is of the database with the table: mysql://user:password@host:3306/database, " +
-	"postgres://user:password@host:5432/database or sqlite:/path/of/the.db.\nWithout --dsn it is that of " + outboxDSN + ", or of the file that " + outboxDSN +
-	fileSuffix + " names.\nThe broker and its tokens come from PENSTOCK_URL and the other variables of " +
-	"docs/clients.md.\nSeveral of these commands may run side by side. See docs/how-to/outbox.md."
+	"postgres://user:password@host:5432/database or sqlite:/path/of/the.db.\nWithout --dsn it is that of " +
+	outboxDSN + ", or of the file that " + outboxDSN + fileSuffix + " names.\nThe broker and its tokens come from " +
+	"PENSTOCK_URL and the other variables of docs/clients.md.\nSeveral of these commands may run " +
+	"side by side. See docs/how-to/outbox.md."
 
 // outboxFlags are the flags of broker outbox.
 type outboxFlags struct {
@@ -37,7 +38,9 @@ func prepareOutbox(f *flag.FlagSet) func([]string, io.Writer, io.Writer) int {
 	f.StringVar(&o.table, "table", "penstock_outbox", "`NAME` of the table")
 	f.BoolVar(&o.once, "once", false, "publish what is due, then exit")
 	f.DurationVar(&o.poll, "poll", 500*time.Millisecond, "time between two looks at an empty table")
-	return signalled(func(ctx context.Context, stdout, stderr io.Writer) int { return relayOutbox(ctx, o, stdout, stderr) })
+	return signalled(func(ctx context.Context, stdout, stderr io.Writer) int {
+		return relayOutbox(ctx, o, stdout, stderr)
+	})
 }
 
 // relayOutbox publishes the rows of an outbox until a signal comes, or once.

@@ -70,8 +70,9 @@ type site struct {
 // ddl is what penstock.outbox of the Python client prints.
 func ddl(t *testing.T, dialect, table string) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "python3", "-c", "import sys; sys.path.insert(0, '../../../clients/python'); "+
-		"import penstock.outbox; print(penstock.outbox.ddl(sys.argv[1], sys.argv[2]))", dialect, table).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "python3", "-c",
+		"import sys; sys.path.insert(0, '../../../clients/python'); import penstock.outbox; "+
+			"print(penstock.outbox.ddl(sys.argv[1], sys.argv[2]))", dialect, table).CombinedOutput()
 	require.NoError(t, err, string(out))
 	return string(out)
 }
@@ -135,8 +136,10 @@ func TestRowsArePublishedInOrderAndDeleted(t *testing.T) {
 			want = append(want, fmt.Sprint(i))
 			s.add(t, "orders", fmt.Sprint(i), "")
 		}
-		s.exec(t, "INSERT INTO %s (channel, payload, headers, priority, message_id) VALUES (?, ?, ?, ?, ?)", "mails", []byte{0, 255},
-			`{"content-type":"image/png","X-Broker-Task":"send","X-Broker-Delay":"90","X-Shop":"a","X-Broker-Consumers":"a, b"}`, 7, "own")
+		s.exec(t, "INSERT INTO %s (channel, payload, headers, priority, message_id) VALUES (?, ?, ?, ?, ?)", "mails",
+			[]byte{0, 255},
+			`{"content-type":"image/png","X-Broker-Task":"send","X-Broker-Delay":"90","X-Shop":"a",`+
+				`"X-Broker-Consumers":"a, b"}`, 7, "own")
 		to := newShelf()
 		sent, err := s.relay(t, to).Once(t.Context())
 		require.NoError(t, err)
@@ -144,8 +147,8 @@ func TestRowsArePublishedInOrderAndDeleted(t *testing.T) {
 		require.Equal(t, want, to.order[:len(want)])
 		require.Zero(t, s.left(t))
 		m := to.kept["mails own"]
-		require.Equal(t, penstock.Message{ID: "own", Payload: []byte{0, 255}, ContentType: "image/png", Priority: 7, Task: "send",
-			Delay: 90 * time.Second, Consumers: []string{"a", "b"}, Headers: map[string]string{"X-Shop": "a"}}, m)
+		require.Equal(t, penstock.Message{ID: "own", Payload: []byte{0, 255}, ContentType: "image/png", Priority: 7,
+			Task: "send", Delay: 90 * time.Second, Consumers: []string{"a", "b"}, Headers: map[string]string{"X-Shop": "a"}}, m)
 		require.Contains(t, to.kept, "orders outbox:penstock_outbox:1")
 	})
 }
@@ -170,7 +173,8 @@ func TestARefusedRowStaysWithItsErrorAndHoldsNobodyUp(t *testing.T) {
 		rows, err := s.db.QueryContext(t.Context(), s.d.of("SELECT error, attempts FROM %s ORDER BY id", "penstock_outbox"))
 		require.NoError(t, err)
 		defer func() { _ = rows.Close() }()
-		for _, want := range []string{"404 channel_not_found", "must be a JSON object of texts", `"X-Broker-Nonsense" cannot be set`} {
+		for _, want := range []string{"404 channel_not_found", "must be a JSON object of texts",
+			`"X-Broker-Nonsense" cannot be set`} {
 			var text string
 			var attempts int
 			require.True(t, rows.Next())
@@ -291,7 +295,8 @@ func TestLargePayloadsAreReadAFewAtATime(t *testing.T) {
 }
 
 func TestAnOutboxThatCannotBeIsRefusedWithoutItsPassword(t *testing.T) {
-	for _, dsn := range []string{"", "secret", "mysql://u:secret@/", "mysql://u:secret@127.0.0.1:1", "u:secret@tcp(127.0.0.1:1)",
+	for _, dsn := range []string{"", "secret", "mysql://u:secret@/", "mysql://u:secret@127.0.0.1:1",
+		"u:secret@tcp(127.0.0.1:1)",
 		"postgres://u:secret@127.0.0.1:1", "postgres://u:secret@[::1/db", "mysql://u:secret@127.0.0.1:x/db", "sqlite:"} {
 		_, err := Open(Options{DSN: dsn, Table: "t", Log: slog.Default()})
 		require.Error(t, err, dsn)

@@ -55,13 +55,16 @@ func postgres(t *testing.T) string {
 	}
 	shared.next++
 	name := fmt.Sprintf("shop%d", shared.next)
-	admin, err := sql.Open("postgres", fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", shared.port))
+	dsn := func(db string) string {
+		return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", shared.port, db)
+	}
+	admin, err := sql.Open("postgres", dsn("postgres"))
 	require.NoError(t, err)
 	defer func() { _ = admin.Close() }()
 	var last error
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if _, last = admin.ExecContext(t.Context(), "CREATE DATABASE "+name); last == nil {
-			return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", shared.port, name)
+			return dsn(name)
 		}
 	}
 	t.Fatalf("PostgreSQL does not answer: %v", last)
