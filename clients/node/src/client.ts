@@ -58,6 +58,8 @@ export interface Claim {
   retryAfter: number | undefined;
   /** What keeps jobs from the worker: paused, limited or loading. */
   why: string;
+  /** Jobs that are due and were left; undefined: not known. */
+  backlog: number | undefined;
 }
 
 /** Which door of the broker a token is for. */
@@ -240,7 +242,7 @@ export class Client {
         jobs.push(new LeasedJob(this, channel, consumer, j));
       }
     }
-    return { jobs, retryAfter: waitOf(r.headers), why: typeof json['Why'] === 'string' ? json['Why'] : '' };
+    return { jobs, retryAfter: waitOf(r.headers), why: typeof json['Why'] === 'string' ? json['Why'] : '', backlog: countOf(r.headers['x-broker-backlog']) };
   }
 
   /** Moves up to 500 jobs at once; each has its own answer. It is asked once. */
@@ -371,6 +373,10 @@ interface Sent {
   body: string | Uint8Array | undefined;
   waits: boolean;
   leave: AbortSignal | undefined;
+}
+
+function countOf(text: string | undefined): number | undefined {
+  return text && /^\d{1,15}$/.test(text) ? Number(text) : undefined;
 }
 
 function schedulePath(channel: string, id: string): string {

@@ -25,8 +25,8 @@ export interface LoopOptions {
   reported?(job: LeasedJob, ending: Ending, outcome: Outcome): void;
   /** An error that does not end the worker. */
   error(e: Error): void;
-  /** A claim found the queue empty. */
-  drained?(): void;
+  /** A claim was answered: so many jobs, and so many are left, if that is known. */
+  claimed?(jobs: number, backlog: number | undefined): void;
 }
 
 interface Running {
@@ -58,6 +58,9 @@ export class Loop {
   readonly #reporter: Reporter;
   readonly #running = new Map<string, Running>();
   readonly #leave = new AbortController();
+  /** Ends the claim that waits: at the end, and at a pause. */
+  #claim = new AbortController();
+  #concurrency: number;
   #stopping = false;
   #paused = false;
   #free: (() => void) | undefined;
@@ -74,6 +77,7 @@ export class Loop {
   constructor(client: Client, o: LoopOptions) {
     this.#client = client;
     this.#o = o;
+    this.#concurrency = o.concurrency;
     const { channel, consumer } = o;
     const worker = [o.worker, `version=${version}`, `slots=${o.concurrency}`, ...(o.tasks?.length ? [`tasks=${o.tasks.slice(0, 64).join(',')}`] : [])].join('; ');
     this.#o = { ...o, worker };
@@ -85,8 +89,13 @@ export class Loop {
     return this.#running.size;
   }
 
-  get stopping(): boolean {
-    return this.#stopping;
+  get concurrency(): number {
+    return this.#concurrency;
+  }
+
+  set concurrency(n: number) {
+    this.#concurrency = n;
+    this.#poke();
   }
 
   /** Works until close; rejects with the error that ends the worker, after its jobs have ended. */
@@ -98,6 +107,7 @@ export class Loop {
   /** Claims nothing until resume. Jobs that run go on. */
   pause(): void {
     this.#paused = true;
+    this.#claim.abort();
   }
 
   resume(): void {
@@ -123,6 +133,7 @@ export class Loop {
   async stop(): Promise<void> {
     this.#stopping = true;
     this.#leave.abort();
+    this.#claim.abort();
     this.#poke();
     await this.#loop?.catch(() => undefined);
     await this.#finish();
@@ -170,20 +181,23 @@ export class Loop {
         try {
           if (!ready) await this.#renewal.ready();
           ready = true;
-          const { jobs, retryAfter, why } = await this.#client.claim(this.#o.channel, {
+          this.#claim = new AbortController();
+          if (this.#stopping || this.#paused) continue;
+          const { jobs, retryAfter, why, backlog } = await this.#client.claim(this.#o.channel, {
             consumer: this.#o.consumer, limit: free, wait: this.#o.wait, lease: this.#o.lease, worker: this.#o.worker,
-            leave: this.#leave.signal,
+            leave: this.#claim.signal,
           });
           failures = 0;
+          if (jobs.length > 0 || !why) this.#o.claimed?.(jobs.length, backlog);
           jobs.forEach((job, i) => this.#take(job, i < free));
           if (jobs.length > 0) continue;
-          if (!why) this.#o.drained?.();
           // A broker that answers at once, without jobs and without a time, is not asked in a tight loop.
           const early = performance.now() - began < this.#o.wait / 2;
           const rest = retryAfter !== undefined ? Math.min(retryAfter, 3600) * 1000 + Math.random() * 100 : early ? 1000 : 0;
           if (rest > 0) await sleep(rest, this.#wakeSignal());
         } catch (e) {
           if (this.#stopping) return;
+          if (this.#claim.signal.aborted) continue; // a pause
           if (fatal(e)) throw e;
           this.#o.error(e as Error);
           await sleep(pause(e, failures++), this.#leave.signal);
@@ -206,7 +220,7 @@ export class Loop {
         continue;
       }
       await new Promise((go) => setImmediate(go)); // handlers that end together free their slots together
-      const free = this.#o.concurrency - this.#running.size;
+      const free = this.#concurrency - this.#running.size;
       if (free > 0 && !this.#paused && !this.#stopping && !this.#reporter.stuck) return Math.min(free, 500);
       await new Promise<void>((go) => (this.#free = go));
     }

@@ -83,7 +83,7 @@ export class Worker {
     if (!handler) return this.#unknown(call.task);
     try {
       const result = await handler({ ...call, id: job.messageId, attempt: job.attempt, job, signal });
-      if (result !== undefined && !signal.aborted) await respond(job, result);
+      if (result !== undefined && !signal.aborted) await respond(job, JSON.stringify(result));
       return { NextState: 'DELIVERED' };
     } catch (e) {
       return failure(e);
@@ -102,14 +102,14 @@ export class Worker {
 /** Responses that no consumer keeps are not posted again and again. */
 const off = new WeakMap<Client, Map<string, number>>();
 
-/** Stores the result of a job as the response to its message, where its consumer keeps responses. */
-export async function respond(job: LeasedJob, result: unknown): Promise<void> {
+/** Stores the result of a job, as JSON, as the response to its message, where its consumer keeps responses. */
+export async function respond(job: LeasedJob, result: string): Promise<void> {
   const queues = off.get(job.client) ?? new Map<string, number>();
   off.set(job.client, queues);
   const key = `${job.channel}/${job.consumer}`;
   if ((queues.get(key) ?? 0) > Date.now()) return;
   try {
-    await job.client.respond(job.channel, job.messageId, JSON.stringify(result ?? null), { consumer: job.consumer, contentType: 'application/json' });
+    await job.client.respond(job.channel, job.messageId, result, { consumer: job.consumer, contentType: 'application/json' });
   } catch (e) {
     const code = (e as PenstockError).code;
     if (code === 'responses_off') queues.set(key, Date.now() + 10_000);
