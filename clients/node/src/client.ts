@@ -124,7 +124,8 @@ export class Client {
 
   /** Makes what the jobs of a queue need: producer, channel and consumer. */
   async makeQueue(queue: string): Promise<void> {
-    await Promise.all([this.resources.producer(), this.resources.consumer(queue, queue)]);
+    await this.resources.producer();
+    await this.resources.consumer(queue, queue);
   }
 
   /** Publishes a message that is sent later, or again and again: `delay`, `scheduledFor` or `recurrence`. */
@@ -228,13 +229,13 @@ export class Client {
     const consumer = o.consumer ?? channel;
     const wait = Math.min(20_000, Math.max(0, o.wait ?? 0));
     const lease = Math.ceil((o.lease ?? this.settings.lease) / 1000);
-    const body = JSON.stringify({ Limit: Math.min(500, o.limit ?? 1), ...(wait > 0 ? { Wait: duration('wait', wait) } : {}), Timeout: lease });
-    const path = `/channel/${segment('channel', channel)}/consumer/${segment('consumer', consumer)}/claim`;
-    const headers = { 'Content-Type': 'application/json', 'X-Broker-Worker': o.worker ?? this.settings.worker };
-    const x = { method: 'POST', path, headers, body, waits: wait > 0, leave: o.leave };
+    const query = `limit=${Math.min(500, o.limit ?? 1)}${wait > 0 ? `&wait=${duration('wait', wait)}` : ''}&timeout=${lease}`;
+    const path = `/channel/${segment('channel', channel)}/consumer/${segment('consumer', consumer)}/claim?${query}`;
+    const headers = { 'X-Broker-Worker': o.worker ?? this.settings.worker };
+    const x = { method: 'POST', path, headers, waits: wait > 0, leave: o.leave };
     const r = await this.asConsumer(channel, consumer, x, [200], o.signal, wait);
     const json = object(x, r.json);
-    if (!Array.isArray(json['Result'])) throw new ConnectionError(`POST ${path}: the answer has no Result`, 'bad_answer');
+    if (!Array.isArray(json['Result'])) throw new ConnectionError('the answer to a claim has no Result', 'bad_answer');
     const jobs: LeasedJob[] = [];
     for (const entry of json['Result'] as unknown[]) {
       const j = entry as Record<string, unknown> | null;

@@ -220,6 +220,7 @@ export class Loop {
         continue;
       }
       await new Promise((go) => setImmediate(go)); // handlers that end together free their slots together
+      if (this.#stopping) return 0; // what is awaited below would not come any more
       const free = this.#concurrency - this.#running.size;
       if (free > 0 && !this.#paused && !this.#stopping && !this.#reporter.stuck) return Math.min(free, 500);
       await new Promise<void>((go) => (this.#free = go));

@@ -6,6 +6,7 @@ import { Client, Reject, Worker } from '../dist/esm/index.js';
 const mode = process.argv[2];
 const o = { concurrency: 4, lease: 3, wait: 1, timeout: 2, count: 10, tries: 5, queue: 'jobs', ...JSON.parse(process.argv[3] ?? '{}') };
 const say = (line) => writeSync(1, JSON.stringify(line) + '\n');
+const job = (i) => ({ task: 'ok', args: [i], kwargs: {}, meta: {} });
 const before = active();
 const client = new Client({ lease: o.lease * 1000, timeout: o.timeout * 1000, tries: o.tries });
 let error = '';
@@ -26,7 +27,7 @@ async function left() {
   for (let i = 0; i < 100; i++) {
     n = active() - before;
     if (n <= 0) return 0;
-    await new Promise((go) => setTimeout(go, 10).unref?.() ?? setImmediate(go));
+    await new Promise((go) => setTimeout(go, 10));
   }
   return n;
 }
@@ -84,8 +85,6 @@ async function worker() {
   await closing;
   process.off('SIGTERM', stop);
 }
-
-const job = (i) => ({ task: 'ok', args: [i], kwargs: {}, meta: {} });
 
 async function publish() {
   for (let i = 0; i < o.count; i++) {

@@ -188,3 +188,7 @@ func shell(folder, commands string) error {
 	}
 	return nil
 }
+
+func nodeDriver(t *testing.T) driver {
+	return driver{"node", []string{"node", filepath.Join(nodeFolder(t), "clients", "node", "test", "driver.mjs")}}
+}
