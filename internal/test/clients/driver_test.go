@@ -150,18 +150,21 @@ func (r *running) await(what string, is func() bool) {
 // signal sends a SIGTERM.
 func (r *running) signal() { _ = r.cmd.Process.Signal(syscall.SIGTERM) }
 
-// insist sends a second SIGTERM, and again where it was lost because it came together with the first one.
+// insist sends a second SIGTERM, and again where it was lost because it came together with the first one. A
+// driver that is about to end without it is left alone.
 func (r *running) insist() {
 	r.t.Helper()
 	late := time.After(patience)
-	for next := time.Second; ; next = 20 * time.Second {
+	for next := 2 * time.Second; ; next = 20 * time.Second {
 		select {
 		case <-r.done:
 			return
 		case <-late:
 			r.t.Fatal("the driver does not end")
 		case <-time.After(next):
-			r.signal()
+			if len(r.printed("end")) == 0 {
+				r.signal()
+			}
 		}
 	}
 }

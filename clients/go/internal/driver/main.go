@@ -49,7 +49,8 @@ func run() int {
 		fmt.Fprintln(os.Stderr, "usage: driver worker|publish|batch|request OPTIONS-AS-JSON")
 		return 2
 	}
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2) // the goroutine of the package begins here
+	// The goroutine of the package begins here, and a signal that comes after the end of the worker kills nothing.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM)
 	before := runtime.NumGoroutine()
 	c, err := penstock.New(penstock.Options{Timeout: time.Duration(o.Timeout) * time.Second, Tries: o.Tries})
 	if err == nil {
