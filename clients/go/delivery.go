@@ -33,6 +33,7 @@ type Delivery struct {
 	isJob  bool
 
 	worker *Worker
+	replay string // ID of the replay that repeats the job
 	token  string // of the lease
 	cancel context.CancelCauseFunc
 
@@ -63,7 +64,7 @@ func (d *Delivery) Respond(ctx context.Context, contentType string, body []byte)
 
 // A claimed is one entry of the answer to a claim.
 type claimed struct {
-	ID, Lease                                string
+	ID, Lease, Replay                        string
 	Attempt, LeasesLost, GivenBack, Priority int
 	Message                                  struct {
 		MessageID, ProducerID, Payload, PayloadEncoding, ContentType, ContentEncoding string
@@ -79,7 +80,8 @@ func (w *Worker) delivery(e claimed) (*Delivery, error) {
 	m := e.Message
 	d := &Delivery{Queue: w.queue, ID: e.ID, MessageID: m.MessageID, ProducerID: m.ProducerID, Attempt: e.Attempt,
 		LeasesLost: e.LeasesLost, GivenBack: e.GivenBack, Priority: e.Priority, ContentType: m.ContentType,
-		ContentEncoding: m.ContentEncoding, Headers: m.Headers, Payload: []byte(m.Payload), worker: w, token: e.Lease}
+		ContentEncoding: m.ContentEncoding, Headers: m.Headers, Payload: []byte(m.Payload), worker: w, token: e.Lease,
+		replay: e.Replay}
 	if m.PayloadEncoding == "base64" {
 		var err error
 		if d.Payload, err = base64.StdEncoding.DecodeString(m.Payload); err != nil {

@@ -118,6 +118,9 @@ func (w *Worker) settle(d *Delivery, err error) {
 				u.Detail = cut(err.Error(), mostDetail)
 			}
 		}
+		if u.NextState == "DELIVERED" {
+			w.known.add(d)
+		}
 		w.leases.mu.Lock()
 		d.reported = true
 		w.leases.mu.Unlock()
@@ -208,13 +211,14 @@ func (r *reporter) isClosed() bool {
 func (r *reporter) sendSome(ctx context.Context) error {
 	r.mu.Lock()
 	var updates []update
+	jobs := map[string]bool{} // a job that came again may have two reports: one request has one of them
 	for size := 0; len(updates) < min(len(r.open), mostUpdates); {
 		u := r.open[len(updates)].u
 		size += 200 + len(u.ID) + len(u.Lease) + 2*len(u.Reason) + 2*len(u.Detail)
-		if size > mostReportBytes && len(updates) > 0 {
+		if size > mostReportBytes && len(updates) > 0 || jobs[u.ID] {
 			break
 		}
-		updates = append(updates, u)
+		updates, jobs[u.ID] = append(updates, u), true
 	}
 	sent := r.open[:len(updates):len(updates)]
 	r.mu.Unlock()
@@ -254,6 +258,9 @@ func (r *reporter) sendSome(ctx context.Context) error {
 // answered ends a report.
 func (r *reporter) answered(x report, got updated) {
 	r.w.leases.remove(x.d)
+	if x.u.NextState == "DELIVERED" {
+		r.w.known.reported(x.d, got.Status == 202)
+	}
 	if got.Status != 202 && x.u.NextState == "DELIVERED" {
 		r.w.log.Error("penstock: a job was done, and its report is refused: it may be done twice", "job", x.d.ID,
 			"message", x.d.MessageID, "task", x.d.Task, "status", got.Status, "code", got.Code)

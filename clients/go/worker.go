@@ -64,6 +64,7 @@ type Worker struct {
 
 	leases  leases
 	reports reporter
+	known   knownDone
 
 	mu      sync.Mutex
 	running int
@@ -228,6 +229,10 @@ func (w *Worker) run(d *Delivery) {
 	w.leases.add(d)
 	h := w.handlers[d.Task]
 	switch {
+	case w.known.has(d):
+		w.log.Info("penstock: a job that was done here came again, and is not done twice", "task", d.Task, "message",
+			d.MessageID)
+		w.settle(d, nil)
 	case h != nil && !d.isJob:
 		w.settle(d, Reject("the payload is no job"))
 	case h != nil:

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -118,6 +119,20 @@ func CutAfter(x *Exchange) {
 	_, _ = x.w.Write(rec.Body.Bytes()[:rec.Body.Len()/2])
 	_ = http.NewResponseController(x.w).Flush()
 	x.reset()
+}
+
+// For does something to the requests of a time, which begins with the first of them.
+func For(d time.Duration, do func(*Exchange)) func(*Exchange) {
+	var once sync.Once
+	var begun time.Time
+	return func(x *Exchange) {
+		once.Do(func() { begun = time.Now() })
+		if time.Since(begun) < d {
+			do(x)
+			return
+		}
+		x.send(x.take())
+	}
 }
 
 // HangBefore never answers. Nothing is taken.
