@@ -23,6 +23,7 @@ python=(
 	python3-fastapi
 	python3-httpx
 	python3-django
+	python3-pil
 	mypy
 	python3-boto3
 	python3-celery
