@@ -155,11 +155,6 @@ class Engine:
 
     # Start and stop
 
-    def prepare(self) -> None:
-        """Make what is needed, or raise."""
-        for q in self.queues:
-            self.client._run(self.client._core.as_consumer(q.channel, q.consumer))
-
     def start(self) -> None:
         now = time.monotonic()
         self.pool.start(self)
@@ -468,8 +463,14 @@ class Engine:
                 pause = backoff(failures) if error.retry_after is None else error.retry_after
                 failures += 1
                 (log.warning if failures in (1, 10) else log.debug)("queue %s: %s", q.channel, error)
-                if self.aborted.is_set() and time.monotonic() + pause > self._abort_by or self.ended.is_set():
+                now = time.monotonic()
+                if self.aborted.is_set() and now + pause > self._abort_by or self.ended.is_set():
                     return
+                if all(held is None or now >= held.lease_end for _, held in batch):
+                    self.counts["lost"] += len(batch)
+                    log.error("queue %s: %d jobs could not be reported before their leases ended", q.channel, len(batch))
+                    return
+                pause = min(pause, max(0.05, max(held.lease_end for _, held in batch if held is not None) - now))
                 (self.ended if self.aborted.is_set() else self.aborted).wait(pause)
             except (BrokerError, ValueError) as error:
                 log.error("queue %s: %d reports were refused: %s", q.channel, len(batch), error)

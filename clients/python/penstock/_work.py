@@ -142,7 +142,7 @@ class AppRunner:
         if trace.state == "LOST":
             return None
         if isinstance(error, Ignore):
-            return Outcome("DELIVERED")
+            return Outcome("DELIVERED", response=b"null")
         if isinstance(error, Reject):
             if error.requeue:
                 return Outcome("QUEUED", 1, reason=str(error))
@@ -300,22 +300,19 @@ class AppWorker(Worker):
         return code
 
     def _ready(self) -> None:
-        for queue in self.names:
-            try:
-                self.app._make_queue(queue)
-            except BrokerError as error:
-                log.warning("queue %s: %s", queue, error)
         threading.Thread(target=self._register, name="penstock-beat", daemon=True).start()
         log.info("worker %s is ready: %s", self.client.worker, ", ".join(self.names))
         signals.worker_ready.send(self)
 
     def _register(self) -> None:
-        """Register the schedules; the broker may not be there yet."""
+        """Let the queues keep results, and register the schedules; the broker may not be there yet."""
         from ._core import backoff
 
         n = 0
         while not self._engine.stopping.is_set():
             try:
+                for queue in self.names:
+                    self.app._make_queue(queue)
                 self.app.register_schedules()
                 return
             except (ConfigurationError, PenstockError) as error:

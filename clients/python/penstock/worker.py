@@ -248,7 +248,6 @@ class Worker:
             if signals and main:
                 for number in (signal.SIGTERM, signal.SIGINT):
                     before[number] = signal.signal(number, lambda n, _f: self._signals.put(f"signal {n}"))
-            engine.prepare()
             health = _health.serve(self._health, engine.healthy) if self._health else None
             engine.start()
             controller.start()

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import threading
 import time
 from typing import Any, Dict
 
-from penstock import Client, Context, LeaseLost, Message, PenstockError, Reject, Stopped, Worker
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from penstock import Client, Context, LeaseLost, Message, PenstockError, Reject, Stopped, Worker  # noqa: E402
 
 logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
 before = threading.active_count()
 said = threading.Lock()
+ended: "list[str]" = []  # the error of the worker
 
 
 def say(**members: Any) -> None:
@@ -83,7 +87,9 @@ def work(client: Client, o: Dict[str, Any]) -> int:
         wait=o.get("wait", 1),
     )
     say(event="ready")
-    return worker.run()
+    code = worker.run()
+    ended.append("" if worker.error is None else str(worker.error))
+    return code
 
 
 def problem_of(error: Any) -> Dict[str, Any]:
@@ -137,7 +143,7 @@ def main() -> int:
     end = time.monotonic() + 1
     while threading.active_count() > before and time.monotonic() < end:
         time.sleep(0.01)
-    say(event="end", error="", left=threading.active_count() - before)
+    say(event="end", error="".join(ended), left=threading.active_count() - before)
     return code
 
 

@@ -17,7 +17,7 @@ import (
 )
 
 // drivers are the clients that the table is about.
-var drivers = []func(t *testing.T) driver{goDriver, nodeDriver}
+var drivers = []func(t *testing.T) driver{goDriver, nodeDriver, pythonDriver}
 
 var builtDriver = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(filepath.Dir(brokerProgram), "driver")

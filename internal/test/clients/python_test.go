@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -9,12 +10,24 @@ import (
 
 const pythonClient = root + "/clients/python"
 
+// python is the interpreter of the system, which has the frameworks that Debian has.
+func python() string {
+	if _, err := os.Stat("/usr/bin/python3"); err == nil {
+		return "/usr/bin/python3"
+	}
+	return "python3"
+}
+
+func pythonDriver(*testing.T) driver {
+	return driver{client: "python", program: []string{python(), "clients/python/tests/driver.py"}}
+}
+
 // pythonSuite runs modules of the suite of the Python client against a broker of its own.
 func pythonSuite(t *testing.T, modules ...string) {
 	t.Helper()
 	b := startBroker(t)
 	args := append([]string{"-W", "error::ResourceWarning", "-m", "unittest", "-v"}, modules...)
-	command(t, pythonClient, []string{"PENSTOCK_URL=" + b.url, "PYTHONDONTWRITEBYTECODE=1"}, "/usr/bin/python3", args...)
+	command(t, pythonClient, []string{"PENSTOCK_URL=" + b.url, "PYTHONDONTWRITEBYTECODE=1"}, python(), args...)
 }
 
 func TestTheLowLevelClientOfPythonPassesItsSuite(t *testing.T) {
@@ -38,7 +51,7 @@ func TestThePythonPackageInstallsIntoACleanPlace(t *testing.T) {
 	folder, err := filepath.Abs(pythonClient)
 	require.NoError(t, err)
 	venv, elsewhere := filepath.Join(t.TempDir(), "venv"), t.TempDir()
-	command(t, elsewhere, nil, "/usr/bin/python3", "-m", "venv", venv)
+	command(t, elsewhere, nil, python(), "-m", "venv", venv)
 	pip := func(args ...string) {
 		command(t, elsewhere, nil, filepath.Join(venv, "bin/python"), append([]string{"-m", "pip", "-q"}, args...)...)
 	}
