@@ -61,6 +61,9 @@ func (a *API) endSQSKeys(ctx context.Context, rc *fasthttp.RequestCtx, id string
 	}
 	a.log.Info("access keys for SQS clients were ended", "channel", channelID, "key", which, "request_id", requestID(rc))
 	a.changed(ctx, rc)
+	if a.o.AwaitOthers != nil {
+		a.o.AwaitOthers(ctx) // no broker takes the key after the answer
+	}
 	rc.SetStatusCode(fasthttp.StatusNoContent)
 	return nil
 }

@@ -97,7 +97,7 @@ const (
 
 // New returns a Door.
 func New(o Options) *Door {
-	d := &Door{o: o, body: intake.NewLimit(o.Bodies, mostBody).Coded()}
+	d := &Door{o: o, body: intake.NewLimit(o.Bodies, mostBody)}
 	d.requests = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_sqs_requests_total",
 		Help: "Requests of SQS clients, by action and by the code of their answer; OK is success."},
 		[]string{"action", "code"})
@@ -170,6 +170,9 @@ func (d *Door) Serve(rc *fasthttp.RequestCtx, from Caller) {
 		p.fail(rc, c.action, f)
 	default:
 		err = p.answer(rc, c, out)
+		if r, ok := out.(*received); ok {
+			r.made(err == nil)
+		}
 		if err != nil {
 			f = faultOf(err)
 			code = f.Code

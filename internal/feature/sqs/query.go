@@ -224,7 +224,7 @@ func (queryProtocol) answer(_ *fasthttp.RequestCtx, c *call, out any) error {
 	b.WriteString(xml.Header + "<" + c.action + `Response xmlns="` + namespace + `">`)
 	if out != nil {
 		b.WriteString("<" + c.action + "Result>")
-		write(&b, reflect.ValueOf(out).Elem())
+		b.Write(xmlOf(reflect.ValueOf(out).Elem()))
 		b.WriteString("</" + c.action + "Result>")
 	}
 	b.WriteString("<ResponseMetadata>")
@@ -240,10 +240,20 @@ func element(b *bytes.Buffer, name, text string) {
 	b.WriteString("</" + name + ">")
 }
 
+// xmlOf returns the fields of an answer as XML.
+func xmlOf(v reflect.Value) []byte {
+	var b bytes.Buffer
+	write(&b, v)
+	return b.Bytes()
+}
+
 // write writes the fields of a struct that are set.
 func write(b *bytes.Buffer, v reflect.Value) {
 	for i := range v.NumField() {
 		f, field := v.Type().Field(i), v.Field(i)
+		if !f.IsExported() {
+			continue
+		}
 		omit := strings.HasSuffix(f.Tag.Get("json"), ",omitempty") && field.IsZero()
 		if !omit {
 			writeValue(b, nameOf(f), field)

@@ -70,13 +70,19 @@ func (c *call) receiveMessage(in *receiveMessage) (any, error) {
 		return nil, errGone
 	}
 	jobs := r.Jobs()
-	out := &received{}
+	out := &received{made: func(ok bool) {
+		switch {
+		case !ok:
+			r.Return() // too many of the answers of this client are unread
+		case again:
+			r.Keep()
+			c.visible(&st, jobs)
+		default:
+			r.Keep()
+		}
+	}}
 	for i := range jobs {
 		out.Messages = append(out.Messages, c.message(q, &jobs[i], in))
-	}
-	r.Keep()
-	if again {
-		c.visible(&st, jobs)
 	}
 	return out, nil
 }

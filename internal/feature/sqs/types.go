@@ -107,6 +107,8 @@ type receiveMessage struct {
 
 type received struct {
 	Messages []message `json:",omitempty" query:"Message"`
+
+	made func(ok bool) // is told whether the answer was made
 }
 
 // A message is one as a receiver gets it.
