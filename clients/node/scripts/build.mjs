@@ -2,7 +2,7 @@
 // sources under a package.json of its own, which tells tsc and Node the kind of the files.
 import { execFileSync } from 'node:child_process';
 import { createRequire } from 'node:module';
-import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { appendFileSync, cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -26,4 +26,12 @@ for (const [folder, type] of Object.entries(kinds)) {
   } finally {
     rmSync(work, { recursive: true, force: true });
   }
+}
+
+// `require` of an entry with a default export gives it, as Bull and plugins of Fastify do.
+for (const entry of ['bull', 'fastify']) {
+  appendFileSync(join(dist, 'cjs', `${entry}.js`), `
+module.exports = Object.assign(exports.default, exports);
+Object.defineProperty(module.exports, '__esModule', { value: true });
+`);
 }

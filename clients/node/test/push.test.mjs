@@ -136,3 +136,13 @@ test('two secrets are right while they are changed, and one that is none is an e
   assert.equal((await fetch(hook, signed('{}', { key: next }))).status, 204);
   assert.throws(() => consumer({ secret: 'geheim' }), (e) => /whsec_/.test(e.message) && !e.message.includes('geheim'));
 });
+
+test('the plugin is what require gives', async (t) => {
+  const { createRequire } = await import('node:module');
+  const required = createRequire(import.meta.url)('../dist/cjs/fastify.js');
+  const app = fastify();
+  await app.register(required, { secret, path: '/hook', consumers: { orders: () => undefined } });
+  t.after(() => app.close());
+  const { method, body, headers } = signed('{}');
+  assert.equal((await app.inject({ method, url: '/hook', headers, payload: body })).statusCode, 204);
+});
