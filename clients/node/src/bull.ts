@@ -238,6 +238,10 @@ export class Queue<T = any> extends EventEmitter {
   }
 
   /** Processes the jobs with a name, or all; the concurrencies of several names add up. */
+  process(f: ProcessFunction<T> | string): Promise<void>;
+  process(concurrency: number, f: ProcessFunction<T> | string): Promise<void>;
+  process(name: string, f: ProcessFunction<T>): Promise<void>;
+  process(name: string, concurrency: number, f: ProcessFunction<T>): Promise<void>;
   process(...given: (string | number | ProcessFunction<T>)[]): Promise<void> {
     const f = given.find((x): x is ProcessFunction<T> => typeof x === 'function');
     const texts = given.filter((x): x is string => typeof x === 'string');
