@@ -56,7 +56,7 @@ func (w *Worker) free(ctx context.Context) (int, bool) {
 		if failed || ctx.Err() != nil {
 			return 0, false
 		}
-		if free > 0 && !w.reports.troubled() {
+		if free > 0 && !w.reports.troubled() && w.reports.count() < mostUnreported+2*w.o.Concurrency {
 			return free, true
 		}
 		select {

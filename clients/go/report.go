@@ -13,9 +13,12 @@ import (
 const (
 	mostUpdates     = 500       // of one report
 	mostReportBytes = 200 << 10 // of one report: the broker takes 256 KiB
-	gather          = 5 * time.Millisecond
-	mostReason      = 255 // bytes, as the broker keeps them
-	mostDetail      = 1 << 10
+	// mostUnreported bounds, with twice the slots, the jobs that are done and not reported: a worker that is killed
+	// has others do them again.
+	mostUnreported = 50
+	gather         = 5 * time.Millisecond
+	mostReason     = 255 // bytes, as the broker keeps them
+	mostDetail     = 1 << 10
 )
 
 // An update moves one job, see POST .../jobs.

@@ -71,7 +71,17 @@ func startBroker(t *testing.T, env ...string) *broker {
 // startBrokerOn is startBroker on a folder that a broker may have used before.
 func startBrokerOn(t *testing.T, data string, env ...string) *broker {
 	t.Helper()
-	addr := freeAddr(t)
+	return startBrokerAt(t, freeAddr(t), data, env...)
+}
+
+// startBrokerAgain starts a broker that has ended again, at its address and on its folder.
+func startBrokerAgain(t *testing.T, ended *broker) *broker {
+	t.Helper()
+	return startBrokerAt(t, strings.TrimPrefix(ended.url, "http://"), ended.data)
+}
+
+func startBrokerAt(t *testing.T, addr, data string, env ...string) *broker {
+	t.Helper()
 	b := &broker{t: t, url: "http://" + addr, data: data, done: make(chan struct{}), log: &text{}}
 	b.cmd = exec.Command(brokerProgram, "serve")
 	b.cmd.Env = append(cleanEnv(), "BROKER_LISTEN="+addr, "BROKER_DATA_DIR="+data, "BROKER_OPEN_MANAGEMENT=true")
