@@ -65,7 +65,8 @@ const jobOptions = new Set(['attempts', 'backoff', 'delay', 'jobId', 'priority',
 const repeatOptions = new Set(['cron', 'every', 'tz', 'limit', 'startDate', 'endDate']);
 
 export type DoneCallback = (error?: Error | null, value?: any) => void;
-export type ProcessFunction<T = any> = ((job: Job<T>) => any) | ((job: Job<T>, done: DoneCallback) => void);
+/** A function that takes `done` calls it; any other one returns the result, or a promise of it. */
+export type ProcessFunction<T = any> = (job: Job<T>, done: DoneCallback) => any;
 
 /** The task of jobs that are added without a name. */
 const unnamed = '__default__';
@@ -292,7 +293,7 @@ export class Queue<T = any> extends EventEmitter {
       if (f.length < 2) return await (f as (job: Job<T>) => any)(job);
       return await new Promise((resolve, reject) => {
         const done: DoneCallback = (e, value) => (e ? reject(e) : resolve(value));
-        void (f as (job: Job<T>, done: DoneCallback) => void)(job, done);
+        void f(job, done);
       });
     } catch (e) {
       if (job.discarded) throw new UnrecoverableError((e as Error).message);
