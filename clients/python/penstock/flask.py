@@ -1,0 +1,49 @@
+"""Verified push for Flask."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence, Union
+
+from . import push
+from .push import MemoryStore, Message, Store
+
+__all__ = ["Consumer", "MemoryStore", "Message", "Store"]
+
+DEFAULT_PATH = "/penstock"
+
+
+class Consumer(push.Receiver):
+    """The endpoint ``path`` of a Flask app. Set it as the callbackUrl of consumers with this secret.
+
+        consumer = Consumer(app, secret="whsec_...")
+
+        @consumer.on("orders")
+        def order(message): ...
+    """
+
+    def __init__(
+        self,
+        app: Any = None,
+        *,
+        secret: Union[str, Sequence[str]],
+        path: str = DEFAULT_PATH,
+        window: float = push.WINDOW,
+        store: Optional[Store] = None,
+    ) -> None:
+        super().__init__(secret, window=window, store=store)
+        self.path = path
+        if app is not None:
+            self.init_app(app)
+
+    def init_app(self, app: Any) -> None:
+        app.add_url_rule(self.path, f"penstock-{id(self)}", self.view, methods=["POST"])
+        csrf = app.extensions.get("csrf") if hasattr(app, "extensions") else None
+        if csrf is not None:  # Flask-WTF: the signature is the proof
+            csrf.exempt(self.view)
+
+    def view(self) -> Any:
+        from flask import Response, request
+
+        # The raw bytes are what is signed, whatever the content type says.
+        answer = self.receive(dict(request.headers), request.get_data(cache=False, parse_form_data=False))
+        return Response(answer.body, answer.status, answer.headers)
