@@ -15,7 +15,7 @@ from typing import Any, Deque, Dict, List, Optional, Protocol, Sequence, Tuple
 
 from ._core import backoff
 from ._sockets import Poll
-from ._types import Job, Move
+from ._types import Job, Move, Moved
 from .client import Client
 from .exceptions import BrokerError, LeaseLost, PenstockError, RefusedError, Stopped, UnavailableError
 
@@ -28,6 +28,7 @@ MOST_UNREPORTED = 2000
 MOST_TASKS = 64
 POLL_ENDS = 2.5  # seconds that the broker has to end a claim that waits
 ABORT_WITHIN = 3.0
+REPORT_WITHIN = 10.0  # seconds for the last reports of a worker that stops
 
 
 @dataclass
@@ -151,6 +152,7 @@ class Engine:
         self.error: Optional[PenstockError] = None
         self.counts = {"done": 0, "failed": 0, "given_back": 0, "lost": 0, "unknown": 0}
         self._abort_by = 0.0
+        self._report_by: Optional[float] = None  # until when the last reports are tried
         self._threads: List[threading.Thread] = []
 
     # Start and stop
@@ -182,7 +184,7 @@ class Engine:
 
     def abort(self) -> None:
         """Give running jobs back, too, and tell their handlers."""
-        self._abort_by = time.monotonic() + ABORT_WITHIN
+        self._abort_by = self._report_by = time.monotonic() + ABORT_WITHIN
         self.stop()
         if self.aborted.is_set():
             return
@@ -213,6 +215,10 @@ class Engine:
                 ):
                     break
                 now = time.monotonic()
+                if self._report_by is None and self.stopping.is_set() and not any(
+                    held.running for held in self.held.values()
+                ):
+                    self._report_by = now + REPORT_WITHIN
                 if self.aborted.is_set() and now >= self._abort_by:
                     break
                 if end is not None and now >= end:
@@ -246,7 +252,10 @@ class Engine:
                 got, pause, _ = self.client._run(
                     self.client._core.claim(q.channel, q.consumer, n, wait, self.lease, self.about, poll, tries=1)
                 )
-                failures, found, q.polled = 0, bool(got), time.monotonic()
+                now = time.monotonic()
+                if not got and not pause and wait and now - begun < wait / 2:
+                    pause = 1.0  # a broker that does not wait
+                failures, found, q.polled = 0, bool(got), now
             except UnavailableError as error:
                 pause = backoff(failures) if error.retry_after is None else error.retry_after
                 failures += 1
@@ -396,7 +405,7 @@ class Engine:
             if moved is not None and moved[i].ok:
                 held.renewals_failed = 0
                 held.renew_at, held.lease_end = begun + self.lease / 3, begun + self.lease
-            elif moved is not None and moved[i].code == "lease_lost":
+            elif moved is not None and moved[i].code in ("lease_lost", "job_not_found"):
                 self._lost(held)
             elif now >= held.lease_end:
                 self._lost(held)
@@ -458,33 +467,46 @@ class Engine:
         while True:
             try:
                 moved = self.client._run(self.client._core.move(q.channel, q.consumer, moves, self.about, tries=1))
-                break
+                again = self._reported(q, moves, moved, failures > 0)
+                if not again:
+                    return
+                batch = [(move, held) for move, held in batch if move in again]
+                moves = again
+                raise UnavailableError("some reports were not taken")
             except UnavailableError as error:
                 pause = backoff(failures) if error.retry_after is None else error.retry_after
                 failures += 1
                 (log.warning if failures in (1, 10) else log.debug)("queue %s: %s", q.channel, error)
                 now = time.monotonic()
-                if self.aborted.is_set() and now + pause > self._abort_by or self.ended.is_set():
+                if self._report_by is not None and now + pause > self._report_by or self.ended.is_set():
+                    log.error("queue %s: %d reports were not taken before the worker ended", q.channel, len(batch))
                     return
                 if all(held is None or now >= held.lease_end for _, held in batch):
                     self.counts["lost"] += len(batch)
                     log.error("queue %s: %d jobs could not be reported before their leases ended", q.channel, len(batch))
                     return
                 pause = min(pause, max(0.05, max(held.lease_end for _, held in batch if held is not None) - now))
-                (self.ended if self.aborted.is_set() else self.aborted).wait(pause)
+                (self.ended if self.aborted.is_set() else self.aborted).wait(min(pause, 1.0) if self.stopping.is_set() else pause)
             except (BrokerError, ValueError) as error:
                 log.error("queue %s: %d reports were refused: %s", q.channel, len(batch), error)
                 if isinstance(error, RefusedError):
                     self.fail(error)
                 return
+
+    def _reported(self, q: Queue, moves: Sequence[Move], moved: Sequence[Moved], repeated: bool) -> List[Move]:
+        """Notes the answers to reports; returns those that are sent again."""
+        again: List[Move] = []
         for move, answer in zip(moves, moved):
-            if answer.ok or failures and answer.code == "lease_lost" and move.state == "QUEUED":
+            if answer.ok or repeated and answer.code == "lease_lost" and move.state == "QUEUED":
                 continue  # of a report that is repeated the first one may have counted
-            if answer.code == "lease_lost":
+            if answer.status in (408, 429) or answer.status >= 500:
+                again.append(move)
+            elif answer.code == "lease_lost":
                 self.counts["lost"] += 1
                 log.warning("queue %s: the lease of job %s was lost before its report", q.channel, move.id)
             else:
                 log.error("queue %s: the report of job %s was refused: %s %s", q.channel, move.id, answer.status, answer.code)
+        return again
 
     # Health
 

