@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -66,7 +67,7 @@ func (d driver) start(t *testing.T, url, mode string, options map[string]any) *r
 	asked, err := json.Marshal(options)
 	require.NoError(t, err)
 	r := &running{t: t, errs: &text{}, done: make(chan struct{}), come: make(chan struct{})}
-	r.cmd = exec.Command(d.program[0], append(d.program[1:], mode, string(asked))...)
+	r.cmd = exec.Command(d.program[0], slices.Concat(d.program[1:], []string{mode, string(asked)})...)
 	r.cmd.Dir, err = filepath.Abs(root)
 	require.NoError(t, err)
 	r.cmd.Env = append(cleanEnv(), "PENSTOCK_URL="+url)
