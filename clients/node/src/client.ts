@@ -82,6 +82,11 @@ export class Client {
     this.manage = new Manage(this);
   }
 
+  /** ms since 1970: of this machine, or of the broker of a test. */
+  now(): number {
+    return this.transport.now?.() ?? Date.now();
+  }
+
   /** Ends waits and connections. */
   async close(): Promise<void> {
     this.#end.abort();

@@ -1,6 +1,7 @@
 import { Worker } from 'node:worker_threads';
 import type { Client } from './client.js';
 import { renewalThread } from './renewalthread.js';
+import { HttpTransport } from './transport.js';
 
 /** Leases are renewed when a third of them is over. */
 const part = 3;
@@ -37,7 +38,7 @@ export interface Renewal {
  * A client with a transport of its own, such as that of the tests, is renewed in this thread.
  */
 export function renew(o: Renewing): Renewal {
-  return o.client.transport.constructor.name === 'HttpTransport' ? new Threaded(o) : new Inline(o);
+  return o.client.transport instanceof HttpTransport ? new Threaded(o) : new Inline(o);
 }
 
 class Threaded implements Renewal {

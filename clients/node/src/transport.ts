@@ -35,6 +35,8 @@ export interface Transport {
   send(x: Exchange): Promise<Answer>;
   /** Ends all connections. */
   close(): void;
+  /** The time of the broker, where it is not that of this machine; ms. */
+  now?(): number;
 }
 
 /** An answer has at most so many bytes. */

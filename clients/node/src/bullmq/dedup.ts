@@ -22,7 +22,7 @@ export interface Deduplicated {
   id: string;
 }
 
-export async function deduplicate(queue: QueueLike, o: DeduplicationOptions, now = Date.now()): Promise<Deduplicated> {
+export async function deduplicate(queue: QueueLike, o: DeduplicationOptions, now: number): Promise<Deduplicated> {
   const length = o.ttl ?? period;
   const bucket = Math.floor(now / length);
   const hash = createHash('sha256').update(`${queue.name}\n${o.id}`).digest('hex').slice(0, 24);

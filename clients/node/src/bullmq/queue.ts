@@ -134,7 +134,7 @@ export class Queue<Data = any, Result = any, Name extends string = string> exten
 
   async #once(name: Name, data: Data, o: JobsOptions): Promise<Job<Data, Result, Name>> {
     for (let n = 0; ; n++) {
-      const { standing, id } = await deduplicate(this, o.deduplication!);
+      const { standing, id } = await deduplicate(this, o.deduplication!, this.client.now());
       if (standing) {
         if (o.deduplication!.replace && standing.schedule) {
           const { payload } = this.#made(name, data, o, standing.id);
@@ -405,7 +405,7 @@ export class Queue<Data = any, Result = any, Name extends string = string> exten
     for (const forbidden of ['jobId', 'delay', 'deduplication'] as const) {
       if (o[forbidden] !== undefined) throw new ConfigError(`${forbidden} is not for the jobs of a scheduler: it gives them IDs and times`);
     }
-    const r = rhythm(repeat);
+    const r = rhythm(repeat, this.client.now());
     await prepare(this.client, this.name, (o.attempts ?? 1) - 1);
     const { startDate: _a, endDate: _b, ...shown } = repeat;
     const data = template.data === undefined ? {} : template.data;
