@@ -192,3 +192,21 @@ func shell(folder, commands string) error {
 func nodeDriver(t *testing.T) driver {
 	return driver{"node", []string{"node", filepath.Join(nodeFolder(t), "clients", "node", "test", "driver.mjs")}}
 }
+
+func TestTheExampleBetweenLanguagesRunsInBothDirections(t *testing.T) {
+	t.Parallel()
+	modules := filepath.Join(nodeFolder(t), "node_modules")
+	e := newExample(t, "between-languages", startBroker(t))
+	from := e.folder
+	e.folder = t.TempDir() // Node looks for packages beside the program
+	require.NoError(t, copyOf(from, e.folder))
+	require.NoError(t, os.Symlink(modules, filepath.Join(e.folder, "node_modules")))
+	page, err := os.ReadFile(filepath.Join(from, "README.md"))
+	require.NoError(t, err)
+	e.start("node", "worker.mjs")
+	out := command(t, e.folder, e.env, "/usr/bin/python3", "measure.py", "żółw", "tortoise")
+	require.Contains(t, string(page), "```\n"+out+"```\n")
+	e.start("/usr/bin/python3", "-m", "penstock", "worker", "-A", "tasks", "-Q", "greetings", "-c", "2")
+	out = command(t, e.folder, e.env, "node", "greet.mjs", "Ann", "Bob")
+	require.Contains(t, string(page), "```\n"+out+"```\n")
+}
