@@ -52,7 +52,7 @@ class ReadmeTest(PageCase):
         with open(os.path.join(HERE, "README.md"), encoding="utf-8") as file:
             page = file.read()
         blocks = re.findall(r"<!-- (file \S+|worker|run) -->\n```(?:python|sh)\n(.*?)```", page, re.S)
-        self.assertEqual([kind.split()[0] for kind, _ in blocks], ["file", "worker", "run", "run"])
+        self.assertEqual([kind.split()[0] for kind, _ in blocks], ["file", "worker", "run", "run", "run"])
         for kind, text in blocks:
             if kind.startswith("file"):
                 self.write(kind.split()[1], text)

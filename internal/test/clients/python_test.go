@@ -32,7 +32,8 @@ func pythonSuite(t *testing.T, modules ...string) {
 
 func TestTheLowLevelClientOfPythonPassesItsSuite(t *testing.T) {
 	t.Parallel()
-	pythonSuite(t, "tests.test_client", "tests.test_app")
+	pythonSuite(t, "tests.test_client", "tests.test_app", "tests.test_testing",
+		"tests.test_django_tasks")
 }
 
 func TestPushEndpointsOfPythonAreVerifiedInTheirFrameworks(t *testing.T) {
