@@ -13,7 +13,7 @@ import urllib.request
 from typing import Any
 
 from penstock import Client, Context, Penstock, Worker
-from penstock.exceptions import TaskRevokedError, TimeLimitExceeded, TimeoutError
+from penstock.exceptions import RefusedError, TaskRevokedError, TimeLimitExceeded, TimeoutError
 
 from .support import PATIENCE, BrokerCase, WorkerProcess, eventually, fresh
 
@@ -423,7 +423,15 @@ class HealthTest(WorkerCase):
         with urllib.request.urlopen(f"http://{address}/healthz", timeout=PATIENCE) as answer:
             shown = json.loads(answer.read())
         self.assertEqual((answer.status, shown["queues"]), (200, [q]))
-        (listed,) = eventually(lambda: self.client.manage.workers(q), "the worker")
+
+        def workers() -> Any:
+            try:
+                return self.client.manage.workers(q)
+            except RefusedError as error:  # the worker has not made its queue yet
+                self.assertEqual(error.status, 404)
+                return None
+
+        (listed,) = eventually(workers, "the worker")
         self.assertIn("add", listed["Tasks"])
 
 
