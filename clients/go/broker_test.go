@@ -6,25 +6,84 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 )
 
-// real returns a client of the broker at PENSTOCK_TEST_URL, and a queue that no other test has. Without a
-// broker the test is not run: internal/test/clients of the repository runs it with one.
+// real returns a client of the broker at PENSTOCK_TEST_URL, or else of one that is built from this repository, and
+// a queue that no other test has. Outside of the repository the test is not run without a broker.
 func real(t *testing.T) (*Client, string) {
 	t.Helper()
 	url := os.Getenv("PENSTOCK_TEST_URL")
 	if url == "" {
-		t.Skip("PENSTOCK_TEST_URL names no broker")
+		if _, err := os.Stat("../../cmd/broker"); err != nil {
+			t.Skip("PENSTOCK_TEST_URL names no broker, and there is none to build")
+		}
+		var err error
+		if url, err = built(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	t.Parallel()
 	return at(t, Options{URL: url}), strings.ToLower(t.Name()) + "-" + newID()[30:]
 }
+
+// endBuilt ends the broker that built has started, if it has.
+var endBuilt = func() {}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	endBuilt()
+	os.Exit(code)
+}
+
+// built builds and runs a broker on an empty folder, once, and returns its URL.
+var built = sync.OnceValues(func() (string, error) {
+	folder, err := os.MkdirTemp("", "penstock-go-")
+	if err != nil {
+		return "", err
+	}
+	endBuilt = func() { _ = os.RemoveAll(folder) }
+	program := filepath.Join(folder, "broker")
+	build := exec.Command("go", "build", "-o", program, "./cmd/broker")
+	build.Dir = "../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("the broker cannot be built: %w: %s", err, out)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	addr := l.Addr().String()
+	_ = l.Close()
+	broker := exec.Command(program, "serve")
+	broker.Env = append(os.Environ(), "BROKER_LISTEN="+addr, "BROKER_DATA_DIR="+folder)
+	if err := broker.Start(); err != nil {
+		return "", err
+	}
+	endBuilt = func() {
+		_ = broker.Process.Kill()
+		_ = broker.Wait()
+		_ = os.RemoveAll(folder)
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		res, err := http.Get("http://" + addr + "/readyz")
+		if err == nil {
+			_ = res.Body.Close()
+			return "http://" + addr, nil
+		}
+		if time.Now().After(end) {
+			return "", err
+		}
+	}
+})
 
 // get reads a resource with open management.
 func get(t *testing.T, c *Client, path string) map[string]any {
@@ -113,10 +172,10 @@ func TestAPublishIsStoredOnceAndShownWithItsHeaders(t *testing.T) {
 }
 
 func TestClientsThatStartTogetherHaveTheSameTokens(t *testing.T) {
-	_, q := real(t)
+	first, q := real(t)
 	var all sync.WaitGroup
 	for i := range 8 {
-		c := at(t, Options{URL: os.Getenv("PENSTOCK_TEST_URL"), ProducerID: "p-" + q})
+		c := at(t, Options{URL: first.o.URL, ProducerID: "p-" + q})
 		all.Add(1)
 		go func() {
 			defer all.Done()
