@@ -66,6 +66,14 @@ var channelLives = map[string]func(*testing.T, *life){
 		require.Equal(t, "the channel was deleted", over.Reason)
 		require.Equal(t, "0s", s.do("GET", s.path(), "").json(t)["ExpectEvery"])
 	},
+	"a channel is deleted: access keys of SQS clients": func(t *testing.T, s *life) {
+		key := s.do("POST", s.path("/sqs-key"), "").json(t)["AccessKeyId"].(string)
+		require.Contains(t, s.signedBy(key), "SignatureDoesNotMatch", "it is known")
+		s.delete(s.path())
+		s.put(s.path(), "token", "c-token")
+		s.meanwhile()
+		require.Contains(t, s.signedBy(key), "InvalidClientTokenId")
+	},
 	"a channel is deleted: dead letters that a consumer forwards to it": func(t *testing.T, s *life) {
 		morgue := s.channel + "-dead"
 		s.put("/channel/"+morgue, "token", "x")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -140,9 +141,21 @@ func TestTheSQSDoorIsOpenOrClosed(t *testing.T) {
 	r = p.sqs("PurgeQueue", "none")
 	require.Contains(t, r.body, "QueueDoesNotExist")
 	require.Equal(t, 200, p.sqs("CreateQueue", "", "QueueName", "q").status)
+	r = p.do("POST", "/sqs/q/q", `{"MessageBody":"x"}`, "X-Amz-Target", "AmazonSQS.SendMessage")
+	require.Equal(t, 200, r.status, "the path is the QueueUrl: %s", r.body)
+	require.Len(t, p.receive("q", "WaitTimeSeconds", 20), 1)
 	require.Contains(t, p.sqs("DeleteQueue", "q").body, "UnsupportedOperation", "deleting is not allowed")
 	require.Contains(t, p.sqs("PurgeQueue", "q").body, "BROKER_ALLOW_DELETE")
 	page := p.do("POST", "/", "Action=ListQueues", "Content-Type", "application/x-www-form-urlencoded", "Origin",
 		"https://evil.example")
 	require.Equal(t, 403, page.status, "a page of another site is nobody")
+}
+
+// signedBy returns the code with which a request is refused that an access key has not signed.
+func (s *life) signedBy(key string) string {
+	now := time.Now().UTC()
+	r := s.do("POST", "/", "{}", "X-Amz-Target", "AmazonSQS.ListQueues", "X-Amz-Date", now.Format("20060102T150405Z"),
+		"Authorization", "AWS4-HMAC-SHA256 Credential="+key+"/"+now.Format("20060102")+"/us-east-1/sqs/aws4_request, "+
+			"SignedHeaders=host;x-amz-date;x-amz-target, Signature=00")
+	return r.header.Get("x-amzn-query-error")
 }

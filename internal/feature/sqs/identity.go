@@ -47,6 +47,9 @@ func (who *identity) check(c *call, body []byte) error {
 	if who.key == nil {
 		return nil
 	}
+	if _, err := c.lookUp(c.ctx, who.key.ID); err != nil { // the body may have come slowly
+		return err
+	}
 	return who.signature.check(&c.rc.Request.Header, body, who.key.Secret)
 }
 

@@ -327,7 +327,7 @@ func (b *batch) answer(i int) (*sent, error) {
 	out := &sent{MessageId: of.id, MD5OfMessageBody: md5Of(*in.MessageBody),
 		MD5OfMessageAttributes:       md5OfAttributes(in.MessageAttributes),
 		MD5OfMessageSystemAttributes: md5OfAttributes(in.MessageSystemAttributes)}
-	if b.q.fifo() {
+	if b.q.fifo() && !of.seq.IsZero() {
 		out.SequenceNumber = sequence(of.seq)
 	}
 	return out, nil

@@ -14,13 +14,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sqsFolder returns a copy of testdata/sqs with its packages of npm installed.
+// sqsInstalled is the once in which sqsFolder installs.
+var sqsInstalled sync.Mutex
+
+// sqsFolder returns a copy of testdata/sqs with its packages of npm installed, which all tests share.
 func sqsFolder(t *testing.T) string {
 	t.Helper()
-	to := t.TempDir()
+	sqsInstalled.Lock()
+	defer sqsInstalled.Unlock()
+	to := filepath.Join(filepath.Dir(brokerProgram), "sqs")
+	if _, err := os.Stat(filepath.Join(to, "installed")); err == nil {
+		return to
+	}
 	require.NoError(t, os.CopyFS(to, os.DirFS(filepath.Join("testdata", "sqs"))))
 	require.NoError(t, os.RemoveAll(filepath.Join(to, "node_modules")))
 	command(t, to, nil, "npm", "ci", "--no-audit", "--no-fund")
+	require.NoError(t, os.WriteFile(filepath.Join(to, "installed"), nil, 0o600))
 	return to
 }
 

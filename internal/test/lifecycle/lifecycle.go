@@ -45,6 +45,7 @@ var Table = []Row{
 		"has none of them"},
 	{"a channel is deleted", "the alarm of its silence", "ends, and the event `.over` says that it was deleted; a " +
 		"channel that is created under the ID expects nothing"},
+	{"a channel is deleted", "access keys of SQS clients", "end; a channel that is created under the ID has none of them"},
 	{"a channel is deleted", "dead letters that a consumer forwards to it",
 		"stay with their consumer, until there is a channel of that ID"},
 	{"a consumer is deleted", "open jobs", "are `DEAD` with `consumer_deleted`; a request in flight finishes, and its " +

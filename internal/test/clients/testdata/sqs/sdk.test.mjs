@@ -211,8 +211,10 @@ test('a FIFO queue keeps the order of a group and takes a message once', async (
   assert.equal(named.MessageId, 'two')
   const third = await to('g', '3', { MessageDeduplicationId: 'odd/"id"' })
   assert.ok(first.SequenceNumber < named.SequenceNumber && named.SequenceNumber < third.SequenceNumber)
+  const twice = await send(new SendMessageBatchCommand({ QueueUrl, Entries: ['a', 'b'].map((Id) => ({ Id, MessageGroupId: 'g', MessageBody: '4' })) }))
+  assert.deepEqual(twice.Successful.map((s) => s.MessageId), [twice.Successful[0].MessageId, twice.Successful[0].MessageId])
   const order = []
-  while (order.length < 3) {
+  while (order.length < 4) {
     for (const m of await receive(QueueUrl, { AttributeNames: ['All'], MaxNumberOfMessages: 10, ReceiveRequestAttemptId: randomUUID() })) {
       assert.equal(m.Attributes.MessageGroupId, 'g')
       assert.ok(m.Attributes.SequenceNumber && m.Attributes.MessageDeduplicationId)
@@ -220,7 +222,7 @@ test('a FIFO queue keeps the order of a group and takes a message once', async (
       await send(new DeleteMessageCommand({ QueueUrl, ReceiptHandle: m.ReceiptHandle }))
     }
   }
-  assert.deepEqual(order, ['1', '2', '3'])
+  assert.deepEqual(order, ['1', '2', '3', '4'])
 })
 
 test('a deduplication ID names one message of any queue', async () => {
