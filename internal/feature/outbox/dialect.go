@@ -109,9 +109,7 @@ func openPostgres(dsn string) (*sql.DB, *dialect, error) {
 // openSQLite opens a file that exists: a new one would be an outbox that nobody writes to.
 func openSQLite(file string) (*sql.DB, *dialect, error) {
 	file, _, _ = strings.Cut(file, "?")
-	if strings.HasPrefix(file, "//") {
-		file = strings.TrimPrefix(file, "//")
-	}
+	file = strings.TrimPrefix(file, "//")
 	if file == "" {
 		return nil, nil, errDSN
 	}

@@ -92,13 +92,6 @@ func (a attribute) value() string {
 	return *a.StringValue
 }
 
-func (a attribute) size() int {
-	if a.binary() {
-		return len(a.DataType) + len(a.BinaryValue)
-	}
-	return len(a.DataType) + len(*a.StringValue)
-}
-
 // headersOf returns the headers that carry attributes, which were checked.
 func headersOf(attributes map[string]attribute, trace, tokenHeader string) (map[string]string, error) {
 	headers, types := map[string]string{}, map[string]typed{}
