@@ -1,6 +1,7 @@
 package penstock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -31,9 +32,8 @@ func (w *Worker) claim(ctx, background context.Context) {
 		case err == nil && hold == 0 && time.Since(asked) >= w.o.Wait/2:
 			b = backoff{}
 			continue
-		case err == nil && hold == 0: // nothing, and not because the wait was over
-			hold = time.Second
-		case err == nil: // held: the broker says how long
+		case err == nil: // nothing, and not because the wait was over
+			b, hold = backoff{}, cmp.Or(hold, time.Second)
 		case !temporary(err):
 			w.fail(err)
 			return

@@ -83,6 +83,8 @@ func workerScenarios() map[string]scenario {
 		"claims are refused with Retry-After": {jobs: ok(3), check: apart("claim", "", 2, time.Second),
 			faults: []hostile.Fault{
 				times("claim", 2, hostile.Refuse(503, "draining", 1))}},
+		"the consumer is paused for a while": {jobs: ok(3), check: apart("claim", "", 3, time.Second),
+			faults: []hostile.Fault{times("claim", 3, hostile.Hold(1))}},
 		"claims are refused without Retry-After": {jobs: ok(3), faults: []hostile.Fault{
 			times("claim", 4, hostile.Refuse(503, "unavailable", 0)), {Door: "claim", Skip: 4, Times: 1,
 				Do: hostile.Refuse(429, "too_many", 0)}, {Door: "claim", Skip: 5, Times: 1,

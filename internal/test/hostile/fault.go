@@ -101,6 +101,15 @@ func Refuse(status int, code string, after int) func(*Exchange) {
 	}
 }
 
+// Hold answers a claim with no jobs and Retry-After in seconds, as for a consumer that is paused.
+func Hold(after int) func(*Exchange) {
+	return func(x *Exchange) {
+		x.w.Header().Set("Retry-After", strconv.Itoa(after))
+		x.w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(x.w, `{"Result":[],"Why":"paused"}`)
+	}
+}
+
 // BreakBefore breaks the connection. Nothing is taken.
 func BreakBefore(x *Exchange) { x.reset() }
 
