@@ -21,6 +21,8 @@ import (
 )
 
 // Gone is what a handler of a Receiver returns so that the broker stops to deliver: 410.
+//
+//lint:ignore ST1012 it reads as in the other clients: return penstock.Gone
 var Gone = errors.New("penstock: the consumer is gone")
 
 // TooManyRequests returns an error by which a handler of a Receiver asks the broker to send nothing for a
