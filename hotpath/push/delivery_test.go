@@ -1,6 +1,7 @@
 package push
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/tool/egress"
+	"github.com/penstock-broker/penstock/redisq"
 )
 
 // A slowStart needs a while to name the target, and keeps how much time its posts get.
@@ -39,4 +41,32 @@ func TestAPostThatBeginsLateHasOnlyTheRestOfItsTime(t *testing.T) {
 	v := &delivery{d: d, lane: &lane{}, consumer: &durable.Consumer{}, msg: &durable.Message{}}
 	require.Equal(t, 204, v.post(t.Context(), time.Now().Add(20*time.Millisecond)).Status)
 	require.Negative(t, s.given)
+}
+
+// A count is a queue that counts each request in the rate of its consumer.
+type count struct{ Queue }
+
+func (count) Regrant(_ context.Context, _ uint32, l redisq.Lease, _ redisq.Limits) (redisq.Lease, time.Duration, error) {
+	return l, 0, nil
+}
+
+// A consumer that had 95 ms of its four seconds took the message, and got it again: Redis had stood still for
+// the rest while it counted the request.
+func TestARequestThatIsCountedTooLateIsNotSent(t *testing.T) {
+	for left, sent := range map[time.Duration]bool{90 * time.Second: true, 40 * time.Second: false} {
+		s := &slowStart{}
+		d := &Dispatcher{client: s, queue: count{}, catalogue: catalogue.New(nil, slog.New(slog.DiscardHandler)),
+			settings: Settings{Policies: policy.NewBook(policy.Policy{Timeout: 100 * time.Second,
+				RateLimit: policy.Rate{N: 1, Per: time.Hour}}), TokenHeader: "T"}}
+		v := &delivery{d: d, lane: &lane{}, consumer: &durable.Consumer{}, msg: &durable.Message{},
+			at: time.Now().Add(-time.Hour)}
+		res := v.post(t.Context(), time.Now().Add(left))
+		if sent {
+			require.Equal(t, 204, res.Status)
+			continue
+		}
+		require.ErrorIs(t, res.Err, errLate)
+		require.True(t, res.Local, "its job goes back, and no attempt counts")
+		require.Zero(t, s.given)
+	}
 }

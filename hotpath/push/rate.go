@@ -125,6 +125,9 @@ func (v *delivery) inTime(ctx context.Context, deadline time.Time, second bool) 
 		if err == nil && wait > 0 {
 			err = errRate
 		}
+		if err == nil && !second && time.Until(deadline) < v.d.policy(v.consumer).Timeout/2 {
+			err = errLate
+		}
 		if err != nil || time.Since(asked) <= limits.Slack/2 || try == lateGrants {
 			return err
 		}
@@ -135,5 +138,9 @@ func (v *delivery) inTime(ctx context.Context, deadline time.Time, second bool) 
 // stands: a broker that is always late must send something, too.
 const lateGrants = 3
 
-// errRate is the error of a request that is not sent.
-var errRate = errors.New("the rate of the consumer allows no request now")
+// The errors of requests that are not sent. Where Redis took most of the attempt's time to count one, the
+// consumer would have too little left to answer, and would get the message again after it had taken it.
+var (
+	errRate = errors.New("the rate of the consumer allows no request now")
+	errLate = errors.New("too little is left of the time of the attempt")
+)
