@@ -46,7 +46,8 @@ func TestAPostThatBeginsLateHasOnlyTheRestOfItsTime(t *testing.T) {
 // A count is a queue that counts each request in the rate of its consumer.
 type count struct{ Queue }
 
-func (count) Regrant(_ context.Context, _ uint32, l redisq.Lease, _ redisq.Limits) (redisq.Lease, time.Duration, error) {
+func (count) Regrant(_ context.Context, _ uint32, l redisq.Lease, _ redisq.Limits) (redisq.Lease, time.Duration,
+	error) {
 	return l, 0, nil
 }
 

@@ -98,11 +98,14 @@ type Mover struct {
 	told      map[uint32]time.Time // producers whose messages wait: when that was logged; only the send loop uses it
 
 	emptied map[owner]time.Time // deleted ones: when their schedules were removed; only the sweep uses it
+
+	passFor time.Duration // a constant, but for tests, in which the machine may be late
 }
 
 // New returns a mover. Nothing runs before Run.
 func New(o Options) *Mover {
-	m := &Mover{Options: o, nearer: make(chan struct{}, 1), emptied: map[owner]time.Time{}, told: map[uint32]time.Time{}}
+	m := &Mover{Options: o, nearer: make(chan struct{}, 1), emptied: map[owner]time.Time{}, told: map[uint32]time.Time{},
+		passFor: passFor}
 	m.sent = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_scheduled_sent_total",
 		Help: "Messages of schedules that this broker sent."})
 	m.postponed = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_scheduled_postponed_total",

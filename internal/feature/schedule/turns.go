@@ -39,7 +39,7 @@ const (
 func (m *Mover) passInTurns(ctx context.Context) (sent int, err error) {
 	t := &turns{lines: map[durable.DueLine]*line{}, last: map[uint32]uint32{}}
 	var failure error
-	for began := time.Now(); ctx.Err() == nil && (sent == 0 || time.Since(began) < passFor); {
+	for began := time.Now(); ctx.Err() == nil && (sent == 0 || time.Since(began) < m.passFor); {
 		ids, bytes, err := m.turn(ctx, t)
 		if err != nil || len(ids) == 0 {
 			return sent, errors.Join(failure, err)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -32,7 +33,9 @@ func newCalendar() (*calendar, *Mover) {
 		return nil
 	}, after: func() {}}
 	log := slog.New(slog.DiscardHandler)
-	return c, New(Options{Store: c, Catalogue: catalogue.New(nil, log), Cluster: clock{}, Publish: c.publish, Log: log})
+	m := New(Options{Store: c, Catalogue: catalogue.New(nil, log), Cluster: clock{}, Publish: c.publish, Log: log})
+	m.passFor = time.Hour
+	return c, m
 }
 
 type clock struct{}
