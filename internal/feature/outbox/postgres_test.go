@@ -73,7 +73,11 @@ func postgres(t *testing.T) string {
 
 func startPostgres(t *testing.T) (port int) {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "penstock-postgres-")
+	place := ""
+	if os.Getuid() == 0 {
+		place = "/tmp" // the folder of the tests may be root's alone
+	}
+	folder, err := os.MkdirTemp(place, "penstock-postgres-")
 	require.NoError(t, err)
 	stopped = append(stopped, func() { _ = os.RemoveAll(folder) })
 	require.NoError(t, os.Chmod(folder, 0o755))

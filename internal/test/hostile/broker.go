@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -150,6 +151,7 @@ func (b *Broker) Requests(door string) (all []Request) {
 	defer b.mu.Unlock()
 	for _, r := range b.requests {
 		if r.Door == door || door == "" {
+			r.Moves = slices.Clone(r.Moves) // what becomes of them is noted later
 			all = append(all, r)
 		}
 	}

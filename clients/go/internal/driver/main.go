@@ -46,7 +46,7 @@ func run() int {
 	out.Encoder = json.NewEncoder(os.Stdout)
 	o := options{Queue: "jobs", Concurrency: 4, Lease: 3, Wait: 1, Timeout: 2, Count: 10, Tries: 5}
 	if len(os.Args) != 3 || json.Unmarshal([]byte(os.Args[2]), &o) != nil {
-		fmt.Fprintln(os.Stderr, "usage: driver worker|publish|batch|request OPTIONS-AS-JSON")
+		fmt.Fprintln(os.Stderr, "Usage: driver worker|publish|batch|request OPTIONS-AS-JSON")
 		return 2
 	}
 	// The goroutine of the package begins here, and a signal that comes after the end of the worker kills nothing.
