@@ -315,7 +315,7 @@ test('a stalled job is told, and does not cost an attempt', async (t) => {
   const { queue, worker } = queueOf(t, 'stalled');
   const job = await queue.add('x', {}, { attempts: 1 });
   const client = new Client({ url });
-  assert.equal((await client.claim(queue.name, { lease: 1000 })).jobs.length, 1); // and this worker dies
+  assert.equal((await client.claim(queue.name, { lease: 1000, wait: 20_000 })).jobs.length, 1); // and this worker dies
   await client.close();
   const made = [];
   const w = worker(async (j) => made.push(j.attemptsMade));

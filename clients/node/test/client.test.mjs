@@ -51,7 +51,7 @@ test('a message is published once, however often it is asked', () => withClient(
 test('a job is claimed, kept, given back and acknowledged', () => withClient({}, async (c) => {
   const q = unique('claim');
   await c.enqueue(q, { task: 'paint', args: ['red'] });
-  const { jobs: [job] } = await c.claim(q, { limit: 5, wait: 5000 });
+  const { jobs: [job] } = await c.claim(q, { limit: 5, wait: 20_000 });
   assert.deepEqual(job.call(), { task: 'paint', args: ['red'], kwargs: {}, meta: {} });
   await job.extend();
   await job.nack({ failed: true, delay: 1000, reason: 'not yet' });
@@ -191,5 +191,5 @@ test('where management is closed, the error says what to set, and no token', asy
 test('fetch takes the place of the own transport', () => withClient({ fetch: globalThis.fetch }, async (c) => {
   const q = unique('fetch');
   await c.enqueue(q, { task: 'x' });
-  assert.equal((await c.claim(q, { wait: 2000 })).jobs.length, 1);
+  assert.equal((await c.claim(q, { wait: 20_000 })).jobs.length, 1);
 }));

@@ -217,7 +217,7 @@ class DjangoTest(FrameworkCase):
         with transaction.atomic():
             work.delay_on_commit(1)
             self.assertEqual(self.client.claim(q), [])
-        self.assertEqual([job.json()["args"] for job in self.client.claim(q, wait=5)], [[1]])
+        self.assertEqual([job.json()["args"] for job in self.client.claim(q, wait=20)], [[1]])
         try:
             with transaction.atomic():
                 work.delay_on_commit(2)

@@ -354,7 +354,11 @@ class StopTest(WorkerCase):
         worker.says("nap begins")
         worker.signal(signal.SIGTERM)
         worker.says("the worker stops")
-        jobs = eventually(lambda: self.client.claim(q, limit=4, wait=1), "the other jobs")
+        jobs = []
+        while len(jobs) < 3:
+            some = self.client.claim(q, limit=4, wait=20)
+            self.assertTrue(some, "the other jobs")
+            jobs += some
         self.assertEqual(len(jobs), 3)
         self.assertTrue(all(job.attempt == 1 for job in jobs))
         self.assertEqual(worker.wait(), 0)
