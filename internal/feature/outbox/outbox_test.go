@@ -99,8 +99,10 @@ func eachSite(t *testing.T, f func(t *testing.T, s *site)) {
 		require.NoError(t, db.Close())
 		f(t, newSite(t, "sqlite", "sqlite:"+file))
 	})
-	t.Run("real MySQL", func(t *testing.T) { f(t, newSite(t, "mysql", servers.MySQL(t))) })
-	t.Run("real PostgreSQL", func(t *testing.T) { f(t, newSite(t, "postgresql", postgres(t))) })
+	t.Run("real servers", func(t *testing.T) {
+		t.Run("MySQL", func(t *testing.T) { f(t, newSite(t, "mysql", servers.MySQL(t))) })
+		t.Run("PostgreSQL", func(t *testing.T) { f(t, newSite(t, "postgresql", postgres(t))) })
+	})
 }
 
 func (s *site) exec(t *testing.T, statement string, args ...any) {
