@@ -156,7 +156,7 @@ type Rates interface {
 type Holds interface {
 	Of(ctx context.Context, consumer uint32) (h durable.Hold, ok bool)
 	Known() map[uint32]durable.Hold // those that are not over, as this broker knows
-	KnownOf(consumer uint32) (h durable.Hold, stored, ok bool)
+	KnownOf(consumer uint32, at time.Time) (h durable.Hold, stored, ok bool)
 	End(ctx context.Context, consumers ...uint32) error
 }
 

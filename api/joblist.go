@@ -125,7 +125,7 @@ func (a *API) heldNow(k *durable.Consumer) *apitype.Time {
 	if a.o.Holds == nil || k.Type != durable.Push {
 		return nil
 	}
-	h, _, ok := a.o.Holds.KnownOf(k.No)
+	h, _, ok := a.o.Holds.KnownOf(k.No, time.Now())
 	if !ok {
 		return nil
 	}

@@ -67,7 +67,7 @@ type Options struct {
 // An entry is a hold that this broker knows.
 type entry struct {
 	durable.Hold
-	stored bool
+	stored time.Time // since when the store is known to have it; zero: it has not
 }
 
 // A Keeper begins holds and knows those of all brokers. It is safe for concurrent use.
@@ -159,7 +159,7 @@ func (k *Keeper) Of(ctx context.Context, consumer uint32) (h durable.Hold, ok bo
 	if e != nil {
 		h = e.Hold
 	}
-	own := e != nil && !e.stored
+	own := e != nil && e.stored.IsZero()
 	k.mu.Unlock()
 	if !own {
 		if stored, err := k.o.Store.HoldOf(ctx, consumer); err == nil {
@@ -186,16 +186,17 @@ func (k *Keeper) Known() map[uint32]durable.Hold {
 	return out
 }
 
-// KnownOf returns the hold of a consumer that this broker knows, and whether the store has it, too; ok is
-// false where there is none. It asks nobody.
-func (k *Keeper) KnownOf(consumer uint32) (h durable.Hold, stored, ok bool) {
+// KnownOf returns the hold of a consumer that this broker knows; ok is false where there is none. stored says
+// whether the store had it at a time: a read that began then and did not find it proves that it is over. It
+// asks nobody.
+func (k *Keeper) KnownOf(consumer uint32, at time.Time) (h durable.Hold, stored, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	e := k.known[consumer]
 	if e == nil || k.rest(e) <= 0 {
 		return durable.Hold{}, false, false
 	}
-	return e.Hold, e.stored, true
+	return e.Hold, !e.stored.IsZero() && e.stored.Before(at), true
 }
 
 // End ends the holds of consumers: a person wants their jobs to be sent.
@@ -279,7 +280,7 @@ func (k *Keeper) keep(ctx context.Context) error {
 	var entries []*entry
 	k.mu.Lock()
 	for _, e := range k.known {
-		if !e.stored {
+		if e.stored.IsZero() {
 			entries = append(entries, e)
 		}
 	}
@@ -308,7 +309,7 @@ func (k *Keeper) keep(ctx context.Context) error {
 			continue
 		}
 		k.mu.Lock()
-		e.stored = true
+		e.stored = time.Now()
 		if k.known[e.ConsumerNo] == nil {
 			late = append(late, e.ConsumerNo)
 		}
@@ -319,18 +320,21 @@ func (k *Keeper) keep(ctx context.Context) error {
 
 // adopt makes these the known holds, with those that began here since and are not stored yet.
 func (k *Keeper) adopt(holds []durable.Hold) {
-	now := k.o.NowMs()
+	now, read := k.o.NowMs(), time.Now()
 	known := make(map[uint32]*entry, len(holds))
 	for _, h := range holds {
-		known[h.ConsumerNo] = &entry{Hold: h, stored: true}
+		known[h.ConsumerNo] = &entry{Hold: h, stored: read}
 	}
 	var ended []uint32
 	k.mu.Lock()
 	for no, old := range k.known {
 		e := known[no]
 		switch {
-		case old.UntilMs <= now || e != nil && e.UntilMs >= old.UntilMs:
-		case !old.stored:
+		case old.UntilMs <= now:
+		case e != nil && e.UntilMs == old.UntilMs && !old.stored.IsZero():
+			e.stored = old.stored
+		case e != nil && e.UntilMs >= old.UntilMs:
+		case old.stored.IsZero():
 			known[no] = old
 		default:
 			ended = append(ended, no)

@@ -182,6 +182,31 @@ func TestTheWordOfAPersonEndsAHoldAtOnce(t *testing.T) {
 	})
 }
 
+// An answer that was read from the store while the hold was stored is no proof that the hold is over.
+func TestAReadThatBeganBeforeTheHoldWasStoredDoesNotEndIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench()
+		k, _ := b.broker(t)
+		other, _ := b.broker(t)
+		k.Begin(one, time.Hour, "503")
+		began := time.Now()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		for _, broker := range []*Keeper{k, other} {
+			_, stored, ok := broker.KnownOf(1, began)
+			require.True(t, ok)
+			require.False(t, stored)
+			now := time.Now().Add(time.Millisecond)
+			_, stored, _ = broker.KnownOf(1, now)
+			require.True(t, stored)
+			time.Sleep(2 * readEvery)
+			synctest.Wait()
+			_, stored, _ = broker.KnownOf(1, now)
+			require.True(t, stored, "a hold that is read again was stored before")
+		}
+	})
+}
+
 func TestAHoldThatIsEndedWhileItIsStoredStaysEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench()

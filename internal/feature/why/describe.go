@@ -2,6 +2,7 @@ package why
 
 import (
 	"context"
+	"time"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
@@ -10,6 +11,7 @@ import (
 // Describe adds to a view of a consumer what holds it as a whole, and what its last attempts and its
 // workers have shown. It takes one statement; without the store it is what this broker knows.
 func (e *Explainer) Describe(ctx context.Context, k *durable.Consumer, view *apitype.Consumer) {
+	asked := time.Now()
 	asking, cancel := context.WithTimeout(ctx, askWithin)
 	has, err := e.o.Store.CircumstancesOf(asking, k.No)
 	cancel()
@@ -18,7 +20,7 @@ func (e *Explainer) Describe(ctx context.Context, k *durable.Consumer, view *api
 		return
 	}
 	has.Version = min(has.Version, k.Version) // the view is of k
-	v := e.view(ctx, ch, k, has, err)
+	v := e.view(ctx, ch, k, read{has, asked, err})
 	code, _, until, _ := e.holding(k, v.has.Hold, v.now)
 	view.HeldBy, view.HeldUntil = string(code), timeAt(until)
 	show(&v.has.Fact, view)

@@ -20,6 +20,7 @@ import (
 // means that the store cannot say what the job is.
 func (e *Explainer) Job(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer, id ident.ID) (w apitype.Why,
 	producer uint32, found bool, err error) {
+	asked := time.Now()
 	asking, cancel := context.WithTimeout(ctx, askWithin)
 	at, err := e.o.Store.PlightOf(asking, ch.No, id, k.No)
 	cancel()
@@ -29,7 +30,7 @@ func (e *Explainer) Job(ctx context.Context, ch *catalogue.Channel, k *durable.C
 	if err != nil {
 		return e.withoutStore(ctx, ch, k, id, err)
 	}
-	v := e.view(ctx, ch, k, at.Circumstances, nil)
+	v := e.view(ctx, ch, k, read{has: at.Circumstances, from: asked})
 	l := &list{v: v}
 	if !v.notFor(l, &at) {
 		v.job(ctx, l, &at)
@@ -40,7 +41,7 @@ func (e *Explainer) Job(ctx context.Context, ch *catalogue.Channel, k *durable.C
 // withoutStore explains a job that the queue knows while the store cannot be asked.
 func (e *Explainer) withoutStore(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer, id ident.ID,
 	cause error) (w apitype.Why, producer uint32, found bool, err error) {
-	v := e.view(ctx, ch, k, durable.Circumstances{}, cause)
+	v := e.view(ctx, ch, k, read{err: cause})
 	v.askQueue(ctx, id)
 	if v.queueErr != nil || v.queue.Job.State == redisq.Missing {
 		return w, 0, false, cause

@@ -21,6 +21,7 @@ const mostConsumers = 1000
 // no such message.
 func (e *Explainer) Message(ctx context.Context, ch *catalogue.Channel, id ident.ID) (w apitype.Why, producer uint32,
 	found bool, err error) {
+	asked := time.Now()
 	asking, cancel := context.WithTimeout(ctx, 2*askWithin)
 	defer cancel()
 	plights, err := e.o.Store.Plights(asking, ch.No, id, mostConsumers+1)
@@ -37,7 +38,7 @@ func (e *Explainer) Message(ctx context.Context, ch *catalogue.Channel, id ident
 		if k == nil { // the copy is behind; the next question finds it
 			continue
 		}
-		v := e.view(ctx, ch, k, at.Circumstances, nil)
+		v := e.view(ctx, ch, k, read{has: at.Circumstances, from: asked})
 		l.v = v
 		switch {
 		case k.Deleted() && !k.Concerns(at.Head), v.notFor(l, at):

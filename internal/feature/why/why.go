@@ -55,7 +55,7 @@ type Contacts interface {
 
 // Holds has the holds of this broker: a hold.Keeper.
 type Holds interface {
-	KnownOf(consumer uint32) (h durable.Hold, stored, ok bool)
+	KnownOf(consumer uint32, at time.Time) (h durable.Hold, stored, ok bool)
 }
 
 // Rates has the paces of adaptive consumers: a balance.Balancer.
@@ -117,27 +117,33 @@ type view struct {
 
 // look reads what is known of a consumer.
 func (e *Explainer) look(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer) *view {
+	asked := time.Now()
 	asking, cancel := context.WithTimeout(ctx, askWithin)
 	has, err := e.o.Store.CircumstancesOf(asking, k.No)
 	cancel()
 	if errors.Is(err, durable.ErrNotFound) { // it was deleted meanwhile
 		err = nil
 	}
-	v := e.view(ctx, ch, k, has, err)
+	v := e.view(ctx, ch, k, read{has, asked, err})
 	v.askQueue(ctx, ident.ID{})
 	return v
 }
 
-// view returns a view of a consumer with the circumstances that the store has, or the error that it gave.
-// A change by another broker is learnt here.
-func (e *Explainer) view(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer, has durable.Circumstances,
-	storeErr error) *view {
+// A read is what the store answered of the circumstances of a consumer.
+type read struct {
+	has  durable.Circumstances
+	from time.Time // when it was asked
+	err  error
+}
+
+// view returns a view of a consumer with what the store has of it. A change by another broker is learnt here.
+func (e *Explainer) view(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer, r read) *view {
 	o := &e.o
-	v := &view{e: e, ch: ch, k: k, now: time.UnixMilli(o.NowMs()).UTC(), has: has, storeErr: storeErr}
+	v := &view{e: e, ch: ch, k: k, now: time.UnixMilli(o.NowMs()).UTC(), has: r.has, storeErr: r.err}
 	switch {
-	case storeErr != nil:
+	case r.err != nil:
 		v.has = durable.Circumstances{State: k.State, ChannelPaused: ch.Paused}
-	case has.Version > k.Version:
+	case r.has.Version > k.Version:
 		asking, cancel := context.WithTimeout(ctx, askWithin)
 		if o.Catalogue.Refresh(asking) == nil {
 			if now := o.Catalogue.ConsumerByNo(k.No); now != nil {
@@ -152,8 +158,8 @@ func (e *Explainer) view(ctx context.Context, ch *catalogue.Channel, k *durable.
 		v.has.Fact = o.Notebook.Of(k.No).Newer(v.has.Fact)
 	}
 	if o.Holds != nil {
-		h, stored, ok := o.Holds.KnownOf(k.No)
-		if ok && (storeErr != nil || !stored && h.UntilMs > v.has.Hold.UntilMs) {
+		h, stored, ok := o.Holds.KnownOf(k.No, r.from)
+		if ok && (r.err != nil || !stored && h.UntilMs > v.has.Hold.UntilMs) {
 			v.has.Hold = h
 		}
 	}
