@@ -282,7 +282,7 @@ func TestASilentChannelIsAlertedOnceUntilAMessageIsStored(t *testing.T) {
 	l.expect("100ms")
 	l.round(w, 150*time.Millisecond, none)
 	require.Len(t, l.alerted(), 3)
-	l.eventually("the time of the alarm", func() bool { return time.Now().After(l.now) })
+	l.eventually("a later millisecond than the alarm's", func() bool { return time.Since(l.now) >= time.Millisecond })
 	store()
 	l.round(w, time.Millisecond, none)
 	require.Len(t, l.alerted(), 4)
