@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -56,25 +57,37 @@ func open(dsn string) (*sql.DB, *dialect, error) {
 		return openPostgres(dsn)
 	case strings.EqualFold(scheme, "sqlite"), strings.EqualFold(scheme, "file"):
 		return openSQLite(rest)
-	case strings.EqualFold(scheme, "mysql"), strings.EqualFold(scheme, "mariadb"):
-		u, err := url.Parse(dsn)
-		if err != nil || u.Host == "" {
-			return nil, nil, errDSN
-		}
-		c := mysql.NewConfig()
-		c.User = u.User.Username()
-		c.Passwd, _ = u.User.Password()
-		c.Net, c.Addr, c.DBName = "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
-		if u.Port() == "" {
-			c.Addr = u.Host + ":3306"
-		}
-		return openMySQL(c)
 	}
-	c, err := mysql.ParseDSN(dsn)
-	if err != nil || !strings.Contains(dsn, "/") {
+	c, err := mysqlConfig(scheme, dsn)
+	if err != nil {
 		return nil, nil, errDSN
 	}
 	return openMySQL(c)
+}
+
+// mysqlConfig reads a DSN as a URL, or as the driver writes it. The parameters of both are those of the driver.
+func mysqlConfig(scheme, dsn string) (*mysql.Config, error) {
+	if !strings.EqualFold(scheme, "mysql") && !strings.EqualFold(scheme, "mariadb") {
+		if !strings.Contains(dsn, "/") {
+			return nil, errDSN
+		}
+		return mysql.ParseDSN(dsn)
+	}
+	u, err := url.Parse(dsn)
+	if err != nil || u.Host == "" {
+		return nil, errDSN
+	}
+	host := u.Host
+	if u.Port() == "" {
+		host += ":3306"
+	}
+	c, err := mysql.ParseDSN("tcp(" + host + ")" + cmp.Or(u.EscapedPath(), "/") + "?" + u.RawQuery)
+	if err != nil {
+		return nil, err
+	}
+	c.User = u.User.Username()
+	c.Passwd, _ = u.User.Password()
+	return c, nil
 }
 
 func openMySQL(c *mysql.Config) (*sql.DB, *dialect, error) {
