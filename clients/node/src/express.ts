@@ -40,7 +40,8 @@ async function bytesOf(request: IncomingMessage & { body?: unknown; rawBody?: un
   }
   const parts: Buffer[] = [];
   let size = 0;
-  for await (const part of request as AsyncIterable<Buffer>) {
+  // The end of the loop must not destroy the request: its answer goes over the same connection.
+  for await (const part of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
     size += part.length;
     if (size > receiver.maxBody) return receiver.refuse(413, `the body has more than ${receiver.maxBody} bytes`);
     parts.push(part);
@@ -49,6 +50,7 @@ async function bytesOf(request: IncomingMessage & { body?: unknown; rawBody?: un
 }
 
 function send(response: ServerResponse, a: PushAnswer): void {
-  response.writeHead(a.status, a.headers);
+  // What is left of a body that was not read whole is not awaited.
+  response.writeHead(a.status, a.status === 413 ? { ...a.headers, connection: 'close' } : a.headers);
   response.end(a.body);
 }

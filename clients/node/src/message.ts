@@ -52,6 +52,10 @@ const options = new Set<string>([
   'scheduledFor', 'recurrence', 'within', 'signal',
 ]);
 const members = new Set<string>([...options, 'payload']);
+for (const name of ['within', 'signal']) members.delete(name); // they are of a request, not of a line
+
+/** Headers that say how the request is read, or who sends it: as metadata they would change the request. */
+const reserved = /^(x-broker-.*|x-request-id|user-agent|content-(type|length|encoding|range)|transfer-encoding|host|connection|keep-alive|proxy(-.*)?|upgrade|http2-settings|te|trailer|expect|authorization|cookie)$/;
 
 /** A body with its content type. */
 export interface Body {
@@ -96,6 +100,7 @@ export function messageHeaders(id: string, body: Body, o: PublishOptions): Recor
   if (names.length > 0) set('X-Broker-Metadata-Headers', names.join(','));
   for (const name of names) {
     if (!/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(name)) throw new ConfigError(`${JSON.stringify(name)} is no name of a header`);
+    if (reserved.test(name.toLowerCase())) throw new ConfigError(`${JSON.stringify(name)} is no metadata: the name is reserved (docs/headers.md)`);
     set(name, o.headers![name]);
   }
   return h;

@@ -193,3 +193,11 @@ test('fetch takes the place of the own transport', () => withClient({ fetch: glo
   await c.enqueue(q, { task: 'x' });
   assert.equal((await c.claim(q, { wait: 20_000 })).jobs.length, 1);
 }));
+
+test('metadata cannot change the request, and a line has no time of its own', () => withClient({}, async (c) => {
+  const channel = unique('reserved');
+  for (const name of ['Content-Length', 'transfer-encoding', 'HOST', 'X-Broker-Message-ID', 'Connection']) {
+    await assert.rejects(c.publish(channel, 'x', { headers: { [name]: '1' } }), { code: 'config' });
+  }
+  await assert.rejects(c.publishMany(channel, [{ payload: 'x', within: 1 }]), /a message of publishMany has no option "within"/);
+}));

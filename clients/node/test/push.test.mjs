@@ -109,8 +109,8 @@ for (const [name, serve] of Object.entries(frameworks)) {
   test(`${name}: a body that is too large is refused`, async (t) => {
     let calls = 0;
     const hook = await serve(t, { orders: () => { calls++; } }, { maxBody: 1000 });
-    const answer = await fetch(hook, signed('x'.repeat(5000))).then((r) => r.status, () => 413);
-    assert.deepEqual([answer, calls], [413, 0]);
+    const answer = await fetch(hook, signed('x'.repeat(5000)));
+    assert.deepEqual([answer.status, calls], [413, 0]);
   });
 }
 
