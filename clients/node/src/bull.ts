@@ -1,6 +1,6 @@
 /** The names of Bull 4, on Penstock: one class adds jobs and processes them. */
-import { EventEmitter } from 'node:events';
 import { clientOf, type Connection } from './bullmq/connection.js';
+import { Emitter } from './bullmq/emitter.js';
 import { DelayedError, UnrecoverableError, UnsupportedError } from './bullmq/errors.js';
 import { QueueEvents } from './bullmq/events.js';
 import type { Job as Job6 } from './bullmq/job.js';
@@ -62,7 +62,13 @@ export interface QueueOptions {
 
 const queueOptions = new Set(['redis', 'connection', 'defaultJobOptions', 'limiter', 'prefix', 'createClient', 'metrics', 'settings']);
 const jobOptions = new Set(['attempts', 'backoff', 'delay', 'jobId', 'priority', 'removeOnComplete', 'removeOnFail', 'repeat', 'stackTraceLimit', 'timeout', 'lifo', 'debounce']);
-const repeatOptions = new Set(['cron', 'every', 'tz', 'limit', 'startDate', 'endDate']);
+const repeatOptions = new Set(['cron', 'every', 'tz', 'limit', 'startDate', 'endDate', 'count']);
+
+const limiterOptions = new Set(['max', 'duration', 'bounceBack']);
+const settingsOptions = new Set([
+  'lockDuration', 'maxStalledCount', 'backoffStrategies', 'lockRenewTime', 'stalledInterval', 'guardInterval', 'retryProcessDelay', 'drainDelay',
+  'isSharedChildPool',
+]);
 
 export type DoneCallback = (error?: Error | null, value?: any) => void;
 /** A function that takes `done` calls it; any other one returns the result, or a promise of it. */
@@ -167,7 +173,7 @@ export class Job<T = any> {
 }
 
 /** Queue adds and processes jobs, as Bull 4's does. */
-export class Queue<T = any> extends EventEmitter {
+export class Queue<T = any> extends Emitter {
   readonly name: string;
   readonly client: Client;
   readonly #own: boolean;
@@ -182,6 +188,8 @@ export class Queue<T = any> extends EventEmitter {
     super();
     const o = { ...(typeof url === 'object' ? url : {}), ...opts };
     refuseUnknown('Queue', o, queueOptions);
+    refuseUnknown('limiter', o.limiter ?? {}, limiterOptions);
+    refuseUnknown('settings', o.settings ?? {}, settingsOptions);
     [this.name, this.#opts] = [name, o];
     const connection = o.connection ?? (typeof url === 'string' ? url : undefined) ?? o.redis;
     ({ client: this.client, own: this.#own } = clientOf(connection));

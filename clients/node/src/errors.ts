@@ -59,8 +59,8 @@ export class Stopped extends PenstockError {
 
 /** Thrown by a handler: the job fails for good and is a dead letter, whatever attempts are left. */
 export class Reject extends PenstockError {
-  constructor(message = 'the job was rejected') {
-    super(message, 'reject');
+  constructor(message = 'the job was rejected', code = 'reject') {
+    super(message, code);
   }
 }
 
@@ -73,8 +73,8 @@ export class Retry extends PenstockError {
 
 /** Thrown by a handler: the job is given back for `delay` ms. That is no attempt. */
 export class GiveBack extends PenstockError {
-  constructor(message = 'the job was given back', readonly delay = 0) {
-    super(message, 'give_back');
+  constructor(message = 'the job was given back', readonly delay = 0, code = 'give_back') {
+    super(message, code);
   }
 }
 

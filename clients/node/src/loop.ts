@@ -23,6 +23,8 @@ export interface LoopOptions {
   run(job: LeasedJob, signal: AbortSignal): Promise<Ending | undefined>;
   /** The broker has taken, or refused, what became of the job. */
   reported?(job: LeasedJob, ending: Ending, outcome: Outcome): void;
+  /** The job is no more this worker's, whatever became of it; it is the last that is told of it. */
+  over?(job: LeasedJob): void;
   /** An error that does not end the worker. */
   error(e: Error): void;
   /** A claim was answered: so many jobs, and so many are left, if that is known. */
@@ -249,7 +251,10 @@ export class Loop {
     const r: Running = { job, abort: new AbortController(), given: false };
     this.#running.set(job.id, r);
     this.#renewal.add(job.id, job.lease, monotonic());
-    const done = this.#do(r).finally(() => this.#handlers.delete(done));
+    const done = this.#do(r).finally(() => {
+      this.#handlers.delete(done);
+      this.#o.over?.(job);
+    });
     this.#handlers.add(done);
   }
 

@@ -1,4 +1,3 @@
-import { EventEmitter } from 'node:events';
 import { backoff, pause, sleep, transient } from '../backoff.js';
 import type { Client } from '../client.js';
 import { ApiError } from '../errors.js';
@@ -6,6 +5,7 @@ import { refuseUnknown } from '../settings.js';
 import { segment } from '../wire.js';
 import { bus } from './bus.js';
 import { clientOf, prepare, type Connection } from './connection.js';
+import { Emitter } from './emitter.js';
 import { result } from './job.js';
 import { find, stateOf } from './standing.js';
 
@@ -41,7 +41,7 @@ interface Followed {
  * the lists of the broker, so nothing is kept for it there, and an event that falls between two looks
  * (a job that is active for a moment) is not told. The end of each job is.
  */
-export class QueueEvents extends EventEmitter {
+export class QueueEvents extends Emitter {
   readonly name: string;
   readonly client: Client;
   readonly #own: boolean;

@@ -11,7 +11,7 @@ export async function failing(job: Job, error: Error): Promise<Ending> {
   const said = { Reason: error.message.slice(0, 255) || error.name, Detail: told };
   const final = isA(error, 'UnrecoverableError') || isA(error, 'Reject') || (error as { retryable?: unknown }).retryable === false;
   if (final || job.attemptsMade >= job.attempts) return { NextState: 'DEAD', ...said };
-  let ms = backoffDelay(job.attemptsMade, job.opts.backoff);
+  let ms = isA(error, 'Retry') ? Number((error as { delay?: unknown }).delay) || 0 : backoffDelay(job.attemptsMade, job.opts.backoff);
   if (ms === undefined) {
     const type = (job.opts.backoff as { type: string }).type;
     const strategy = job.settings?.backoffStrategy;

@@ -17,6 +17,9 @@ export interface QueueLike {
   readonly client: Client;
 }
 
+/** A job that was there, and is not for so many ms, was removed. */
+const missing = 2000;
+
 /** What a processor has asked of its worker. */
 export interface Asked {
   delay?: number;
@@ -91,15 +94,11 @@ export class Job<Data = any, Result = any, Name extends string = string> {
 
   /** Adds a line to the log of the job. The broker keeps the last lines of an attempt that fails. */
   async log(row: string): Promise<number> {
-    const { logs } = bus.tell(this.queueName, this.id);
-    logs.push(String(row));
-    const keep = this.opts.keepLogs ?? 1000;
-    if (logs.length > keep) logs.splice(0, logs.length - keep);
-    return logs.length;
+    return bus.log(this.queueName, this.id, String(row), this.opts.keepLogs ?? 1000);
   }
 
   async clearLogs(): Promise<void> {
-    bus.tell(this.queueName, this.id).logs = [];
+    bus.clear(this.queueName, this.id);
   }
 
   async getState(): Promise<JobState> {
@@ -223,8 +222,14 @@ export class Job<Data = any, Result = any, Name extends string = string> {
    */
   async waitUntilFinished(_queueEvents?: unknown, ttl?: number): Promise<Result> {
     const end = ttl === undefined ? Infinity : performance.now() + ttl;
+    let seen = false;
+    let gone = Infinity;
     for (let step = 250; ; step = Math.min(step * 2, 2000)) {
       const s = await find(this.queue, this.id);
+      // Between schedule and message, and while a broker has a job in its journal, there is none for a while.
+      gone = s || !seen ? Infinity : Math.min(gone, performance.now());
+      seen ||= s !== undefined;
+      if (performance.now() - gone > missing) throw new Error(`Missing key for job ${this.id}: it was removed`);
       if (s?.state === 'failed') throw new Error(s.failedReason);
       if (s?.state === 'unknown' && s.jobId) throw new Error(`Missing key for job ${this.id}: it was drained`);
       if (s?.state === 'completed') return (await result(this.queue, this.id)) as Result;

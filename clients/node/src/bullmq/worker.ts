@@ -1,4 +1,3 @@
-import { EventEmitter } from 'node:events';
 import { randomUUID } from 'node:crypto';
 import { pause as pauseOf, sleep, transient } from '../backoff.js';
 import type { Client } from '../client.js';
@@ -11,7 +10,8 @@ import { segment } from '../wire.js';
 import { respond } from '../worker.js';
 import { bus } from './bus.js';
 import { clientOf, prepare, type Connection } from './connection.js';
-import { RateLimitError, UnsupportedError } from './errors.js';
+import { Emitter } from './emitter.js';
+import { RateLimitError, UnrecoverableError, UnsupportedError } from './errors.js';
 import { fromCall, type Job } from './job.js';
 import { failing } from './failing.js';
 import type { KeepJobs } from './options.js';
@@ -29,6 +29,8 @@ export interface WorkerOptions {
   lockDuration?: number;
   /** How many leases of a job may end without a word. */
   maxStalledCount?: number;
+  /** How often a job may begin, lost leases included; one that begins once more fails for good. */
+  maxStartedAttempts?: number;
   name?: string;
   settings?: { backoffStrategy?: (attemptsMade: number, type?: string, err?: Error, job?: Job) => number | Promise<number> };
   /** Accepted; a claim waits at the broker for 20 s. */
@@ -41,7 +43,6 @@ export interface WorkerOptions {
   removeOnFail?: KeepJobs;
   runRetryDelay?: number;
   maximumRateLimitDelay?: number;
-  maxStartedAttempts?: number;
   metrics?: unknown;
   telemetry?: unknown;
   prefix?: string;
@@ -57,7 +58,7 @@ const options = new Set([
 ]);
 
 /** Worker processes the jobs of a queue, as BullMQ 6's does. */
-export class Worker<Data = any, Result = any, Name extends string = string> extends EventEmitter {
+export class Worker<Data = any, Result = any, Name extends string = string> extends Emitter {
   readonly name: string;
   readonly opts: WorkerOptions;
   readonly id = randomUUID();
@@ -90,6 +91,8 @@ export class Worker<Data = any, Result = any, Name extends string = string> exte
     if (lock !== undefined && !(Number.isFinite(lock) && lock >= 1)) throw new ConfigError('lockDuration must be a number of ms from 1');
     const concurrency = opts.concurrency ?? 1;
     if (!(Number.isFinite(concurrency) && concurrency >= 1)) throw new ConfigError('concurrency must be a finite number greater than 0');
+    const most = opts.maxStartedAttempts;
+    if (most !== undefined && !(Number.isInteger(most) && most >= 1)) throw new ConfigError('maxStartedAttempts must be a whole number from 1');
     if (opts.limiter) {
       refuseUnknown('limiter', opts.limiter, new Set(['max', 'duration']));
       if (!(opts.limiter.max >= 1 && opts.limiter.duration >= 1)) throw new ConfigError('limiter needs max from 1 and duration in ms');
@@ -101,6 +104,7 @@ export class Worker<Data = any, Result = any, Name extends string = string> exte
       lease: lock === undefined ? this.client.settings.lease : Math.ceil(lock / 1000) * 1000,
       run: (leased, signal) => this.#process(leased, signal),
       reported: (leased, ending, outcome) => this.#reported(leased, ending, outcome),
+      over: (leased) => this.#jobs.delete(leased.lease),
       error: (e) => this.#error(e),
       claimed: (jobs, backlog) => this.#claimed(jobs, backlog),
     });
@@ -260,6 +264,7 @@ export class Worker<Data = any, Result = any, Name extends string = string> exte
     this.emit('active', job, 'waiting');
     bus.emit('active', { queue: this.name, jobId: job.id });
     try {
+      if (leased.attempt > (this.opts.maxStartedAttempts ?? Infinity)) throw new UnrecoverableError('job started more than allowable limit');
       const value = await this.#processor!(job, leased.lease, signal);
       if (job.asked.delay !== undefined) return back(job.asked.delay);
       job.returnvalue = value;
@@ -305,6 +310,7 @@ export class Worker<Data = any, Result = any, Name extends string = string> exte
   async #failed(job: Job<Data, Result, Name>, held: { error?: Error }, e: unknown): Promise<Ending> {
     if (isA(e, 'DelayedError') || isA(e, 'WaitingError')) return back(job.asked.delay ?? 0);
     if (isA(e, 'RateLimitError')) return back(this.#limited - Date.now());
+    if (isA(e, 'GiveBack')) return back(Number((e as { delay?: unknown }).delay) || 0);
     const error = e instanceof Error ? e : new Error(String(e));
     held.error = error;
     job.failedReason = error.message;
@@ -314,7 +320,6 @@ export class Worker<Data = any, Result = any, Name extends string = string> exte
 
   #reported(leased: LeasedJob, ending: Ending, outcome: Outcome): void {
     const held = this.#jobs.get(leased.lease);
-    this.#jobs.delete(leased.lease);
     if (held && outcome.ok) {
       const { job, error } = held;
       job.finishedOn = Date.now();
