@@ -15,6 +15,8 @@ interface Batching {
   tries: number;
   signal: AbortSignal;
   send(lines: string): Promise<string>;
+  /** Told of each result once, as soon as it is final. */
+  settled?: ((at: number, r: BatchResult) => void) | undefined;
 }
 
 interface Waiting {
@@ -51,7 +53,7 @@ async function batch(all: Waiting[], results: BatchResult[], o: Batching): Promi
   for (let n = 0; open.length > 0; n++) {
     let error: PenstockError = new ConnectionError('the broker did not answer this line', 'bad_answer');
     try {
-      open = settle(open, results, await o.send(open.map((w) => w.line).join('\n') + '\n'));
+      open = settle(open, results, await o.send(open.map((w) => w.line).join('\n') + '\n'), o);
       const kept = results[open[0]?.at ?? -1]?.error;
       if (kept) error = kept;
     } catch (e) {
@@ -60,7 +62,7 @@ async function batch(all: Waiting[], results: BatchResult[], o: Batching): Promi
     if (open.length === 0) return;
     const wait = pause(error, n);
     if (!transient(error) || n + 1 >= o.tries || Date.now() + wait > end || o.signal.aborted) {
-      for (const w of open) results[w.at] ??= failed(w.id, error);
+      for (const w of open) o.settled?.(w.at, (results[w.at] ??= failed(w.id, error)));
       return;
     }
     await sleep(wait, o.signal);
@@ -68,7 +70,7 @@ async function batch(all: Waiting[], results: BatchResult[], o: Batching): Promi
 }
 
 /** Takes the answers to the lines, and returns the lines that are sent again. */
-function settle(open: Waiting[], results: BatchResult[], answer: string): Waiting[] {
+function settle(open: Waiting[], results: BatchResult[], answer: string, o: Batching): Waiting[] {
   const lines = answer.split('\n').filter((l) => l !== '');
   const rest: Waiting[] = [];
   open.forEach((w, i) => {
@@ -77,6 +79,7 @@ function settle(open: Waiting[], results: BatchResult[], answer: string): Waitin
     if (!r) return void rest.push(w);
     results[w.at] = r;
     if (r.error && transient(r.error)) rest.push(w);
+    else o.settled?.(w.at, r);
   });
   return rest;
 }

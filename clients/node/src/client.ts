@@ -105,13 +105,17 @@ export class Client {
     });
   }
 
-  /** Publishes many messages; the results are in their order, and one that fails fails no other. */
-  async publishMany(channel: string, messages: readonly Message[]): Promise<BatchResult[]> {
+  /**
+   * Publishes many messages; the results are in their order, and one that fails fails no other.
+   * `settled` is told of each result, by its place, as soon as it is final.
+   */
+  async publishMany(channel: string, messages: readonly Message[], settled?: (at: number, r: BatchResult) => void): Promise<BatchResult[]> {
     const path = `/channel/${segment('channel', channel)}/batch`;
     const named = messages.map((m) => ({ ...m, messageId: m.messageId ?? newId() }));
     return batches(named, {
       tries: this.settings.tries,
       signal: this.#end.signal,
+      settled,
       send: async (lines) => {
         const headers = { 'Content-Type': 'application/x-ndjson' };
         const r = await this.#asProducer(channel, { method: 'POST', path, headers, body: lines }, [200]);

@@ -94,3 +94,11 @@ test('it is required as Bull is', () => {
   assert.equal(typeof Required, 'function');
   assert.equal(Required.Queue, Required);
 });
+
+test('what a limiter, settings and a repetition do not have here is refused by name', async (t) => {
+  assert.throws(() => new Queue('x', { limiter: { max: 1, duration: 1000, groupKey: 'user' } }), /limiter has no option "groupKey"/);
+  assert.throws(() => new Queue('x', { settings: { lockDuraton: 1 } }), /settings has no option "lockDuraton": did you mean "lockDuration"/);
+  const queue = queueOf(t, 'repeats');
+  await assert.rejects(queue.add({}, { repeat: { cron: '0 3 * * *', limit: 3 } }), /limit of a scheduler with a pattern is not supported/);
+  await assert.rejects(queue.add({}, { repeat: { every: 1000, count: 3 } }), /count of a scheduler is not supported/);
+});

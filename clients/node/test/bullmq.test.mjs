@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Client } from '../dist/esm/index.js';
+import { HttpTransport } from '../dist/esm/transport.js';
 import {
   DelayedError, FlowProducer, Job, Queue, QueueEvents, RateLimitError, UnrecoverableError, Worker,
 } from '../dist/esm/bullmq.js';
@@ -150,6 +151,19 @@ test('a delayed job comes at its time, and is promoted and changed before', asyn
   await until(() => seen.length === 2);
 });
 
+test('a delayed job knows when it was added, and its removal ends the wait for it', async (t) => {
+  const { queue, events } = queueOf(t, 'removed');
+  const before = Date.now();
+  const job = await queue.add('x', {}, { delay: 3_600_000 });
+  const found = await queue.getJob(job.id);
+  assert.ok(found.timestamp >= before && found.timestamp <= Date.now(), `${found.timestamp}`);
+  assert.deepEqual(await queue.clean(60_000, 10, 'delayed'), []);
+  const waited = assert.rejects(job.waitUntilFinished(events()), /Missing key for job/);
+  await new Promise((go) => setTimeout(go, 500));
+  await job.remove();
+  await waited;
+});
+
 test('a jobId is added once, whatever its data', async (t) => {
   const { queue } = queueOf(t, 'jobid');
   const first = await queue.add('x', { n: 1 }, { jobId: 'order-1' });
@@ -158,6 +172,72 @@ test('a jobId is added once, whatever its data', async (t) => {
   const [bulk] = await queue.addBulk([{ name: 'x', data: { n: 3 }, opts: { jobId: 'order-1' } }]);
   assert.deepEqual([first.id, again.id, other.id, bulk.id, other.data, bulk.data], ['order-1', 'order-1', 'order-1', 'order-1', { n: 1 }, { n: 1 }]);
   assert.equal(await queue.count(), 1);
+});
+
+/** A queue whose requests pass through `on`, which sees each POST of a message before it is sent. */
+function watched(t, on) {
+  const real = new HttpTransport(new URL(url), 16);
+  const transport = {
+    send: async (x) => {
+      const door = x.path.split('/').pop();
+      if (x.method === 'POST' && (door === 'broadcast' || door === 'batch')) await on(door, x);
+      return real.send(x);
+    },
+    close: () => real.close(),
+  };
+  const queue = new Queue(unique('watched'), { connection: { transport } });
+  t.after(() => queue.close());
+  return queue;
+}
+
+test('jobs that are added together go in one request, each with its own ID, answer and error', async (t) => {
+  const sent = [];
+  const queue = watched(t, (door) => { sent.push(door); });
+  await queue.add('alone', 0);
+  assert.deepEqual(sent.splice(0), ['broadcast']);
+  const circle = {};
+  circle.circle = circle;
+  const data = { n: 2 };
+  const added = Promise.allSettled([
+    queue.add('a', 1), queue.add('b', data, { jobId: 'mine' }), queue.add('b', { n: 3 }, { jobId: 'mine' }), queue.add('circle', circle),
+    queue.add('late', 4, { delay: 20 * 366 * 86_400_000 }), queue.add('d', 5, { delay: 3_600_000 }), queue.add('p', 'x'.repeat(300_000), { priority: 2 }),
+  ]);
+  data.n = 'changed after the call';
+  const [a, b, again, circular, late, d, p] = await added;
+  // The large one goes alone.
+  assert.deepEqual(sent, ['batch', 'broadcast']);
+  assert.deepEqual([circular.reason.name, late.reason.code], ['TypeError', 'invalid_schedule']);
+  assert.deepEqual([b.value.id, again.value.id, again.value.data], ['mine', 'mine', { n: 2 }]);
+  assert.equal((await queue.getJob('mine')).data.n, 2);
+  assert.equal(new Set([a, b, d, p].map((r) => r.value.id)).size, 4);
+  assert.deepEqual(await Promise.all([a, b, d, p].map((r) => r.value.getState())), ['waiting', 'waiting', 'delayed', 'prioritized']);
+});
+
+test('a job is not held up by others whose request hangs', async (t) => {
+  let release;
+  const hang = new Promise((go) => (release = go));
+  let n = 0;
+  const queue = watched(t, () => (n++ === 0 ? hang : undefined));
+  await queue.waitUntilReady();
+  const first = queue.add('x', 1);
+  await until(() => n === 1);
+  const second = await queue.add('x', 2);
+  assert.equal(await second.getState(), 'waiting');
+  release();
+  assert.equal(await (await first).getState(), 'waiting');
+});
+
+test('a listener that throws is told as an error, and harms no job', async (t) => {
+  const { queue, worker } = queueOf(t, 'throws');
+  const w = worker(async (job) => job.data);
+  const errors = [];
+  w.on('error', (e) => errors.push(e.message));
+  w.on('active', () => { throw new Error('active broke'); });
+  w.on('completed', () => { throw new Error('completed broke'); });
+  const jobs = await queue.addBulk([1, 2].map((data) => ({ name: 'x', data })));
+  await until(async () => (await Promise.all(jobs.map((j) => j.getState()))).every((s) => s === 'completed'));
+  await until(() => errors.length >= 4);
+  assert.deepEqual(errors.sort(), ['active broke', 'active broke', 'completed broke', 'completed broke']);
 });
 
 test('deduplication holds a job off until the first has ended, or for its ttl', async (t) => {
@@ -212,6 +292,36 @@ test('a job scheduler is made once, changed and removed', async (t) => {
   assert.equal(await queue.removeJobScheduler('tick'), true);
   assert.equal(await queue.removeJobScheduler('tick'), false);
   assert.deepEqual(await queue.getJobSchedulers(), []);
+});
+
+test('the end of a job scheduler is kept, and changed; what no schedule can is refused by name', async (t) => {
+  const { queue } = queueOf(t, 'ends');
+  const end = Date.now() + 3_600_000;
+  const upsert = (repeat) => queue.upsertJobScheduler('s', { every: 60_000, ...repeat }, { name: 'x' });
+  const recurrence = async () => (await queue.client.manage.get(`/channel/${queue.name}/scheduled-message/s`)).recurrence;
+  await upsert({ endDate: end });
+  const first = await recurrence();
+  assert.match(first, /^R(59|60)\//);
+  await upsert({ endDate: new Date(end) });
+  assert.equal(await recurrence(), first); // the same end: its rhythm goes on
+  await upsert({ endDate: end + 3_600_000 });
+  assert.match(await recurrence(), /^R(119|120)\//);
+  assert.equal((await queue.getJobScheduler('s')).endDate, end + 3_600_000);
+  await upsert({ endDate: end + 3_600_000, limit: 5 });
+  assert.match(await recurrence(), /^R5\//);
+  const start = Date.now() + 7_200_000;
+  await upsert({ startDate: start });
+  assert.match(await recurrence(), new RegExp(`^R/${new Date(start).toISOString()}/`));
+  await upsert({ startDate: start + 1000 });
+  assert.match(await recurrence(), new RegExp(`^R/${new Date(start + 1000).toISOString()}/`));
+  const later = await recurrence();
+  await upsert({ startDate: Date.now() - 1000 }); // it has begun, as far as this caller knows
+  assert.equal(await recurrence(), later);
+  for (const [name, value] of [['limit', 3], ['endDate', end], ['offset', 10]]) {
+    await assert.rejects(upsert({ every: undefined, pattern: '0 3 * * *', [name]: value }), new RegExp(`${name} of a scheduler with a pattern is not supported: cron fields`));
+  }
+  await assert.rejects(upsert({ count: 2 }), /count of a scheduler is not supported/);
+  await assert.rejects(upsert({ limit: 0 }), /limit of a scheduler must be a whole number from 1/);
 });
 
 test('DelayedError and RateLimitError give a job back, and count no attempt', async (t) => {
@@ -300,6 +410,10 @@ test('what is misspelt or not there is refused by name', async (t) => {
   await assert.rejects(queue.add('x', {}, { lifo: true }), /the option "lifo" is not supported/);
   await assert.rejects(queue.add('x', {}, { parent: { id: '1', queue: 'q' } }), /"parent" is not supported/);
   await assert.rejects(queue.add('x', {}, { repeat: { every: 1000 } }), /upsertJobScheduler/);
+  await assert.rejects(queue.add('x', {}, { deduplication: { id: 'a', ttl: 1000, extend: true } }), /extend of deduplication without replace is not supported: a stored/);
+  await assert.rejects(queue.add('x', {}, { deduplication: { id: 'a', replace: true, extend: true } }), /extend of deduplication needs a ttl/);
+  await assert.rejects(queue.add('x', {}, { deduplication: { id: 'a', keepLastIfActive: true } }), /keepLastIfActive of deduplication is not supported/);
+  await assert.rejects(queue.add('x', {}, { deduplication: { id: 'a', ttl: '5s' } }), /ttl of deduplication must be/);
   await assert.rejects(queue.add('x', {}, { backoff: { typ: 'fixed' } }), /did you mean "type"/);
   await assert.rejects(queue.addBulk([{ name: 'x', data: 1, opts: { priorty: 1 } }]), /did you mean "priority"/);
   await assert.rejects(queue.upsertJobScheduler('s', { evry: 1000 }), /did you mean "every"/);

@@ -6,9 +6,9 @@ import { find, type Standing } from './standing.js';
 
 /**
  * Deduplication is an ID of the message, which the broker stores once: the hash of the deduplication
- * ID, the period, and the number of the job in it. Periods are the ttl, or three days without one; a
- * job of the period before holds others off as well. So a job that is open for longer than a period
- * does not hold others off any more.
+ * ID, the period, and the number of the job in it. Periods are the ttl, and at least three days without
+ * one or where it is extended; a job of the period before holds others off as well. So a job that is
+ * open, or extended, for longer than a period does not hold others off any more.
  */
 const period = 3 * 24 * 3600 * 1000;
 
@@ -23,7 +23,7 @@ export interface Deduplicated {
 }
 
 export async function deduplicate(queue: QueueLike, o: DeduplicationOptions, now: number): Promise<Deduplicated> {
-  const length = o.ttl ?? period;
+  const length = o.extend ? Math.max(o.ttl!, period) : (o.ttl ?? period);
   const bucket = Math.floor(now / length);
   const hash = createHash('sha256').update(`${queue.name}\n${o.id}`).digest('hex').slice(0, 24);
   const base = (n: number): string => `once~${hash}~${n.toString(36)}`;
@@ -35,11 +35,16 @@ export async function deduplicate(queue: QueueLike, o: DeduplicationOptions, now
   return { standing: undefined, id: `${base(bucket)}.${next}` };
 }
 
-/** With a ttl the time counts, without one whether the job has ended. */
+/** With a ttl the time since the job was added, or extended, counts; without one whether it has ended. */
 function holds(s: Standing, o: DeduplicationOptions, now: number): boolean {
-  const open = s.state !== 'completed' && s.state !== 'failed';
-  if (o.ttl === undefined || (o.replace && s.schedule)) return open;
-  return s.schedule || now - s.timestamp < o.ttl;
+  if (o.ttl === undefined) return s.state !== 'completed' && s.state !== 'failed';
+  return now - sinceOf(s) < o.ttl;
+}
+
+/** When the ttl of a job began: a delayed one is stored as a message later than it was added. */
+export function sinceOf(s: Standing): number {
+  const since = s.call.meta['since'];
+  return typeof since === 'number' ? since : s.timestamp;
 }
 
 /** The newest job of a period: numbers are used without gaps, so steps that double find the end. */

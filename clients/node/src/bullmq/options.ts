@@ -16,9 +16,9 @@ export interface DeduplicationOptions {
   id: string;
   /** ms; without it, until the job has ended. */
   ttl?: number;
-  /** With `replace`: the time of the waiting job begins anew. */
+  /** With `replace`: the ttl begins anew with each job that replaces the delayed one. */
   extend?: boolean;
-  /** The data of a job that is delayed is replaced. */
+  /** The data of a job that is delayed is replaced, and its delay begins anew. */
   replace?: boolean;
 }
 
@@ -80,6 +80,7 @@ export function checkOptions(o: JobsOptions): JobsOptions {
   refuseUnknown('a job', rest, known);
   whole('attempts', o.attempts, 1, 1000);
   whole('priority', o.priority, 0, maxPriority);
+  whole('keepLogs', o.keepLogs, 0, 1_000_000);
   if (o.delay !== undefined && !(Number.isFinite(o.delay) && o.delay >= 0)) throw new ConfigError('delay must be a number of ms from 0');
   const b = o.backoff;
   if (typeof b === 'object') {
@@ -90,13 +91,22 @@ export function checkOptions(o: JobsOptions): JobsOptions {
     throw new ConfigError('backoff must be ms from 0, or an object');
   }
   if (o.deduplication) {
-    refuseUnknown('deduplication', o.deduplication, new Set(['id', 'ttl', 'extend', 'replace']));
-    if (typeof o.deduplication.id !== 'string' || !o.deduplication.id) throw new ConfigError('deduplication needs an id');
+    checkDeduplication(o.deduplication);
     if (o.jobId !== undefined) throw new ConfigError('a job has either jobId or deduplication: both are its identity');
-    if (o.deduplication.extend && !o.deduplication.replace) throw new UnsupportedError('extend of deduplication without replace', 'a time that has begun is not made longer');
   }
   if (o.jobId !== undefined && typeof o.jobId !== 'string') throw new ConfigError('jobId must be a text');
   return rest as JobsOptions;
+}
+
+function checkDeduplication(d: DeduplicationOptions & { keepLastIfActive?: boolean }): void {
+  const { keepLastIfActive, ...rest } = d;
+  if (keepLastIfActive) throw new UnsupportedError('keepLastIfActive of deduplication', 'the broker keeps no job for the end of the one that runs; add it without deduplication, or with a delay and replace');
+  refuseUnknown('deduplication', rest, new Set(['id', 'ttl', 'extend', 'replace']));
+  if (typeof d.id !== 'string' || !d.id) throw new ConfigError('deduplication needs an id');
+  if (d.ttl !== undefined && !(Number.isFinite(d.ttl) && d.ttl > 0)) throw new ConfigError('ttl of deduplication must be a number of ms above 0');
+  if (!d.extend) return;
+  if (d.ttl === undefined) throw new ConfigError('extend of deduplication needs a ttl: without one a job holds others off until it has ended');
+  if (!d.replace) throw new UnsupportedError('extend of deduplication without replace', 'a stored message does not change, so only the time of a delayed job, which replace changes, can begin anew');
 }
 
 function whole(name: string, n: number | undefined, least: number, most: number): void {
@@ -119,6 +129,7 @@ export function metaOf(o: JobsOptions): Record<string, unknown> {
   if (o.attempts !== undefined && o.attempts !== 1) opts['attempts'] = o.attempts;
   if (o.backoff !== undefined) opts['backoff'] = o.backoff;
   if (o.timestamp !== undefined) opts['timestamp'] = o.timestamp;
+  if (o.keepLogs !== undefined) opts['keepLogs'] = o.keepLogs;
   if (o.delay) opts['delay'] = o.delay;
   if (o.priority) opts['priority'] = o.priority;
   if (o.deduplication) opts['deduplication'] = { id: o.deduplication.id };
@@ -140,7 +151,7 @@ export function publishing(name: string, id: string | undefined, o: JobsOptions)
 export function backoffDelay(made: number, backoff: number | BackoffOptions | undefined): number | undefined {
   const b = typeof backoff === 'number' ? { type: 'fixed', delay: backoff } : backoff;
   if (!b) return 0;
-  const delay = b.delay ?? 0;
+  const delay = Math.max(0, Number(b.delay) || 0); // the payload may be of another language
   const jitter = (ms: number): number => (b.jitter ? Math.floor(ms * (1 - b.jitter) + Math.random() * ms * b.jitter) : ms);
   if (b.type === 'fixed') return jitter(delay);
   if (b.type === 'exponential') return jitter(Math.min(delay * 2 ** Math.min(made - 1, 40), 604_800_000));

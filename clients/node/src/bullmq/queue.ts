@@ -1,12 +1,13 @@
-import { EventEmitter } from 'node:events';
 import type { Client } from '../client.js';
 import { newId, type Message } from '../message.js';
 import { ApiError, ConfigError } from '../errors.js';
 import { refuseUnknown } from '../settings.js';
 import { segment } from '../wire.js';
+import { Adder } from './adder.js';
 import { bus } from './bus.js';
 import { clientOf, prepare, type Connection } from './connection.js';
-import { deduplicate } from './dedup.js';
+import { deduplicate, sinceOf } from './dedup.js';
+import { Emitter } from './emitter.js';
 import { UnsupportedError } from './errors.js';
 import { fromCall, Job, jobOf, remove, type JobState } from './job.js';
 import { checkOptions, metaOf, publishing, type JobsOptions } from './options.js';
@@ -49,11 +50,12 @@ const states: JobType[] = ['waiting', 'prioritized', 'active', 'delayed', 'compl
 const mostPages = 1000;
 
 /** Queue adds jobs and looks after them, as BullMQ 6's does. */
-export class Queue<Data = any, Result = any, Name extends string = string> extends EventEmitter {
+export class Queue<Data = any, Result = any, Name extends string = string> extends Emitter {
   readonly name: string;
   readonly opts: QueueOptions;
   readonly client: Client;
   readonly #own: boolean;
+  readonly #adder: Adder;
   #closed = false;
   readonly #heard = (e: { queue: string; job: unknown; data: unknown }): void => {
     if (e.queue === this.name) this.emit('progress', e.job, e.data);
@@ -66,6 +68,7 @@ export class Queue<Data = any, Result = any, Name extends string = string> exten
     checkOptions(opts.defaultJobOptions ?? {});
     [this.name, this.opts] = [name, opts];
     ({ client: this.client, own: this.#own } = clientOf(opts.connection));
+    this.#adder = new Adder(this.client, name);
     bus.on('progress', this.#heard);
   }
 
@@ -73,22 +76,35 @@ export class Queue<Data = any, Result = any, Name extends string = string> exten
     return this.opts.defaultJobOptions ?? {};
   }
 
-  /** Adds a job. With a jobId that exists it is that job: nothing is added. */
+  /**
+   * Adds a job. With a jobId that exists it is that job: nothing is added. Jobs that are added at the
+   * same time go to the broker in one request.
+   */
   async add(name: Name, data: Data, opts: JobsOptions = {}): Promise<Job<Data, Result, Name>> {
     const o = this.#checked(name, data, opts);
-    await prepare(this.client, this.name, (o.attempts ?? 1) - 1);
-    if (o.deduplication) return this.#once(name, data, o);
+    if (o.deduplication) {
+      await prepare(this.client, this.name, (o.attempts ?? 1) - 1);
+      return this.#once(name, data, o);
+    }
     const id = o.jobId === undefined ? newId() : segment('job', o.jobId);
     const { payload, job } = this.#made(name, data, o, id);
+    const adding = { ...publishing(name, id, o), messageId: id, contentType: 'application/json', payload: JSON.stringify(payload) };
+    await prepare(this.client, this.name, (o.attempts ?? 1) - 1);
     try {
-      const p = await this.client.publish(this.name, payload, publishing(name, id, o));
+      const p = await this.#adder.add(adding);
       if (!p.duplicate) this.emit('waiting', job);
     } catch (e) {
       if (!(e instanceof ApiError && e.code === 'message_id_conflict' && o.jobId !== undefined)) throw e;
-      const standing = await find(this, id);
-      if (standing) return jobOf(this, standing);
+      return this.#standing(id, e);
     }
     return job;
+  }
+
+  /** The job that has the ID already. Where it cannot be read, nothing was added, and the conflict says so. */
+  async #standing(id: string, conflict: Error): Promise<Job<Data, Result, Name>> {
+    const standing = await find(this, id);
+    if (!standing) throw conflict;
+    return jobOf(this, standing);
   }
 
   async addBulk(jobs: BulkJob<Data, Name>[]): Promise<Job<Data, Result, Name>[]> {
@@ -112,8 +128,7 @@ export class Queue<Data = any, Result = any, Name extends string = string> exten
       const i = places[n]!;
       if (!r.error) continue;
       if (r.error.code !== 'message_id_conflict' || checked[i]!.opts.jobId === undefined) throw r.error;
-      const standing = await find(this, r.messageId);
-      if (standing) results[i] = await jobOf(this, standing);
+      results[i] = await this.#standing(r.messageId, r.error);
     }
     return results;
   }
@@ -127,24 +142,26 @@ export class Queue<Data = any, Result = any, Name extends string = string> exten
     return o;
   }
 
-  #made(name: Name, data: Data, o: JobsOptions, id: string): { payload: object; job: Job<Data, Result, Name> } {
+  #made(name: Name, data: Data, o: JobsOptions, id: string, since?: number): { payload: object; job: Job<Data, Result, Name> } {
     const value = (data === undefined ? {} : data) as Data;
-    return { payload: { task: name, args: [value], kwargs: {}, meta: metaOf(o) }, job: new Job(this, name, value, o, id) };
+    // A delayed job becomes a message later than it was added, so it says when that was.
+    const added = o.delay && o.timestamp === undefined ? { ...o, timestamp: this.client.now() } : o;
+    const meta = { ...metaOf(added), ...(since === undefined ? {} : { since }) };
+    return { payload: { task: name, args: [value], kwargs: {}, meta }, job: new Job(this, name, value, added, id) };
   }
 
   async #once(name: Name, data: Data, o: JobsOptions): Promise<Job<Data, Result, Name>> {
+    const d = o.deduplication!;
     for (let n = 0; ; n++) {
-      const { standing, id } = await deduplicate(this, o.deduplication!, this.client.now());
+      const now = this.client.now();
+      const { standing, id } = await deduplicate(this, d, now);
       if (standing) {
-        if (o.deduplication!.replace && standing.schedule) {
-          const { payload } = this.#made(name, data, o, standing.id);
-          const again = o.deduplication!.extend !== false ? { delay: o.delay ?? 0 } : {};
-          await this.client.reschedule(this.name, standing.id, { ...publishing(name, undefined, { ...o, delay: 0 }), ...again, payload });
-        }
+        const replaced = d.replace && standing.schedule ? await this.#replace(name, data, o, standing, d.extend ? now : sinceOf(standing)) : undefined;
+        if (d.replace && standing.schedule && !replaced && n < 5) continue; // its time has come meanwhile
         this.emit('deduplicated', standing.id);
-        return jobOf(this, standing);
+        return replaced ?? jobOf(this, standing);
       }
-      const { payload, job } = this.#made(name, data, o, id);
+      const { payload, job } = this.#made(name, data, o, id, d.ttl === undefined ? undefined : now);
       try {
         const p = await this.client.publish(this.name, payload, publishing(name, id, o));
         if (!p.duplicate) return job;
@@ -152,6 +169,18 @@ export class Queue<Data = any, Result = any, Name extends string = string> exten
         if (!(e instanceof ApiError && e.code === 'message_id_conflict')) throw e;
       }
       if (n >= 5) return job; // another process has added it meanwhile
+    }
+  }
+
+  /** Gives the delayed job other data, and its delay anew. Undefined: it is not delayed any more. */
+  async #replace(name: Name, data: Data, o: JobsOptions, standing: Standing, since: number): Promise<Job<Data, Result, Name> | undefined> {
+    const { payload, job } = this.#made(name, data, o, standing.id, o.deduplication!.ttl === undefined ? undefined : since);
+    try {
+      await this.client.reschedule(this.name, standing.id, { ...publishing(name, undefined, { ...o, delay: 0 }), delay: o.delay ?? 0, payload });
+      return job;
+    } catch (e) {
+      if (e instanceof ApiError && (e.status === 404 || e.code === 'already_dispatched')) return undefined;
+      throw e;
     }
   }
 
@@ -407,7 +436,8 @@ export class Queue<Data = any, Result = any, Name extends string = string> exten
     }
     const r = rhythm(repeat, this.client.now());
     await prepare(this.client, this.name, (o.attempts ?? 1) - 1);
-    const { startDate: _a, endDate: _b, ...shown } = repeat;
+    const { startDate: _a, endDate: _b, ...rest } = repeat;
+    const shown = { ...rest, ...(r.start === undefined ? {} : { startDate: r.start }), ...(r.end === undefined ? {} : { endDate: r.end }) };
     const data = template.data === undefined ? {} : template.data;
     const payload = { task: name, args: [data], kwargs: {}, meta: { ...metaOf(o), scheduler: id, repeat: shown } };
     const standing = await upsert(this, segment('job scheduler', id), repeat, r, payload, publishing(name, undefined, o));

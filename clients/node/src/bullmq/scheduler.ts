@@ -27,6 +27,10 @@ export interface JobSchedulerJson {
   pattern?: string;
   tz?: string;
   limit?: number;
+  /** ms since 1970. */
+  startDate?: number;
+  endDate?: number;
+  offset?: number;
   iterationCount?: number;
   template?: { data?: unknown; opts?: unknown };
 }
@@ -40,20 +44,33 @@ export interface Rhythm {
   from?: Date;
   /** What two schedulers with the same rhythm have in common, whenever they began. */
   same: string;
+  /** The start, where it is still to come, and the end; ms since 1970. */
+  start?: number;
+  end?: number;
 }
 
 export function rhythm(o: RepeatOptions, now = Date.now()): Rhythm {
   refuseUnknown('a job scheduler', o, known);
   if ((o.every === undefined) === (o.pattern === undefined)) throw new ConfigError('a job scheduler needs either every or pattern');
-  const start = o.startDate === undefined ? undefined : dateOf('startDate', o.startDate);
+  if (o.count !== undefined) throw new UnsupportedError('count of a scheduler', 'the broker numbers its jobs from 1: make limit smaller instead');
+  if (o.limit !== undefined && !(Number.isInteger(o.limit) && o.limit >= 1)) throw new ConfigError('limit of a scheduler must be a whole number from 1');
+  if (o.offset !== undefined && !Number.isFinite(o.offset)) throw new ConfigError('offset of a scheduler must be a number of ms');
+  const date = o.startDate === undefined ? undefined : dateOf('startDate', o.startDate);
+  const start = date && date.getTime() > now ? date : undefined;
+  const begins = start ? { start: start.getTime() } : {};
   const every = o.every ?? secondsOf(o.pattern!);
-  if (every !== undefined) return interval(o, every, start, now);
-  for (const name of ['limit', 'endDate', 'offset'] as const) {
-    if (o[name] !== undefined) throw new UnsupportedError(`${name} of a scheduler with a pattern`, 'the broker ends cron fields when they are removed: use every, or removeJobScheduler');
+  if (every !== undefined) return { ...interval(o, every, start, now), ...begins };
+  const reasons = {
+    limit: 'cron fields have no count at the broker: use every, or removeJobScheduler after the last job',
+    endDate: 'cron fields have no end at the broker: use every, or removeJobScheduler at that time',
+    offset: 'cron fields are times of the clock: say them in the pattern, or use every',
+  };
+  for (const [name, why] of Object.entries(reasons) as [keyof typeof reasons, string][]) {
+    if (o[name] !== undefined) throw new UnsupportedError(`${name} of a scheduler with a pattern`, why);
   }
   const fields = fieldsOf(o.pattern!);
   const recurrence = `cron:${o.tz ? `TZ=${o.tz} ` : ''}${fields}`;
-  return { recurrence, same: recurrence, ...(start && start.getTime() > now ? { from: start } : {}) };
+  return { recurrence, same: recurrence, ...begins, ...(start ? { from: start } : {}) };
 }
 
 function interval(o: RepeatOptions, every: number, start: Date | undefined, now: number): Rhythm {
@@ -61,13 +78,14 @@ function interval(o: RepeatOptions, every: number, start: Date | undefined, now:
   let first = Math.max(now + 1000, start?.getTime() ?? 0);
   if (o.offset !== undefined) first = Math.ceil((first - o.offset) / every) * every + o.offset;
   let count = o.limit;
-  if (o.endDate !== undefined) {
-    const most = Math.floor((dateOf('endDate', o.endDate).getTime() - first) / every) + 1;
+  const end = o.endDate === undefined ? undefined : dateOf('endDate', o.endDate).getTime();
+  if (end !== undefined) {
+    const most = Math.floor((end - first) / every) + 1;
     if (most < 1) throw new ConfigError('endDate is before the first job');
     count = Math.min(count ?? most, most);
   }
   const length = `PT${every / 1000}S`;
-  return { recurrence: `R${count ?? ''}/${new Date(first).toISOString()}/${length}`, same: `R${o.endDate === undefined ? (count ?? '') : 'end'}/${length}` };
+  return { recurrence: `R${count ?? ''}/${new Date(first).toISOString()}/${length}`, same: `R${end === undefined ? (count ?? '') : 'end'}/${length}`, ...(end === undefined ? {} : { end }) };
 }
 
 /** A pattern of six fields is an interval where its seconds are every n and the others every. */
@@ -111,6 +129,16 @@ function normal(interval: string): string {
 }
 
 /**
+ * Reports whether a schedule has the times that are wanted. A start that is past changes nothing: a
+ * program that begins its rhythm when it starts does not begin it anew.
+ */
+function sameTimes(found: Record<string, unknown>, o: RepeatOptions, r: Rhythm): boolean {
+  const had = (ofSchedule(found).call.meta['repeat'] ?? {}) as RepeatOptions;
+  return sameOf(String(found['recurrence']), r.end !== undefined) === r.same && had.endDate === r.end && had.limit === o.limit
+    && had.offset === o.offset && (r.start === undefined || had.startDate === r.start);
+}
+
+/**
  * Makes or changes the schedule with the ID of the scheduler. Whoever starts first makes it; the others
  * find it, so it is never doubled, and a restart does not begin its rhythm anew.
  */
@@ -130,7 +158,7 @@ export async function upsert(queue: QueueLike, id: string, o: RepeatOptions, r: 
       }
       continue;
     }
-    const sameTime = sameOf(String(found['recurrence']), o.endDate !== undefined) === r.same;
+    const sameTime = sameTimes(found, o, r);
     if (sameTime && found['payload'] === text) return ofSchedule(found);
     try {
       const changed = await c.reschedule(queue.name, id, { ...publishing, ...(sameTime ? {} : time), payload });
@@ -149,6 +177,8 @@ export function schedulerJson(s: Standing): JobSchedulerJson {
     key: s.id, id: s.id, name: s.call.task, next: Date.now() + (s.delay ?? 0),
     ...(repeat.every === undefined ? {} : { every: repeat.every }), ...(repeat.pattern === undefined ? {} : { pattern: repeat.pattern }),
     ...(repeat.tz === undefined ? {} : { tz: repeat.tz }), ...(repeat.limit === undefined ? {} : { limit: repeat.limit }),
+    ...(typeof repeat.startDate === 'number' ? { startDate: repeat.startDate } : {}), ...(typeof repeat.endDate === 'number' ? { endDate: repeat.endDate } : {}),
+    ...(repeat.offset === undefined ? {} : { offset: repeat.offset }),
     template: { data: s.call.args[0], opts: meta['opts'] ?? {} },
   };
 }

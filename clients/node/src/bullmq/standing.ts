@@ -52,9 +52,11 @@ export async function look(queue: QueueLike, path: string): Promise<Json | undef
 
 export function ofSchedule(s: Json): Standing {
   const due = Date.parse(String(s['dispatchSchedule']));
+  const call = callOf(s['payload']);
+  const { timestamp } = (call.meta['opts'] ?? {}) as { timestamp?: unknown };
   return {
     id: String(s['messageId'] || s['id']), jobId: '', state: 'delayed', schedule: true, recurrence: String(s['recurrence'] ?? ''),
-    call: callOf(s['payload']), priority: Number(s['priority']) || 0, timestamp: Date.now(), changedAt: 0, attempts: 0, leasesLost: 0,
+    call, priority: Number(s['priority']) || 0, timestamp: typeof timestamp === 'number' ? timestamp : Date.now(), changedAt: 0, attempts: 0, leasesLost: 0,
     failedReason: '', detail: '', delay: Math.max(0, due - Date.now()),
   };
 }
