@@ -90,6 +90,7 @@ type Store interface {
 	history.ReadStore
 	KeepMark(ctx context.Context, m durable.HistoryMark) error
 	CreateSQSKey(ctx context.Context, channelID string, k durable.SQSKey) (durable.SQSKey, error)
+	SQSKeys(ctx context.Context, channelNo uint32, from string, limit int) ([]durable.SQSKey, error)
 	EndSQSKeys(ctx context.Context, channelID, id string) error
 	Ping(ctx context.Context) error
 }

@@ -161,6 +161,7 @@ var table = []Route{
 	{Method: del, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessOwn, Summary: "delete a dead letter", serve: (*API).deleteDeadJob},
 
 	{Method: post, Path: "/channel/{channel}/sqs-key", Access: AccessManagement, Summary: "make an access key for SQS clients", Body: smallBody, serve: (*API).makeKey},
+	{Method: get, Path: "/channel/{channel}/sqs-key", Access: AccessManagement, Summary: "list the access keys of a channel", Query: pageQueries, serve: (*API).listKeys},
 	{Method: del, Path: "/channel/{channel}/sqs-key", Access: AccessManagement, Summary: "end all access keys of a channel", serve: (*API).endKeys, always: true},
 	{Method: del, Path: "/channel/{channel}/sqs-key/{key}", Access: AccessManagement, Summary: "end an access key", serve: (*API).endKey, always: true},
 	{Method: post, Path: "/", Access: AccessSQS, Summary: "an action of SQS", Body: OwnBody, own: (*API).serveSQS},

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -10,7 +11,12 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/sqs"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
+	"github.com/penstock-broker/penstock/internal/model/problem"
 )
+
+var errTooManyKeys = problem.Newf(fasthttp.StatusConflict, "too_many_sqs_keys",
+	"The channel has %d access keys, as many as it may have: end one with DELETE /channel/{channel}/sqs-key/{key}.",
+	durable.MaxSQSKeys)
 
 // makeKey makes an access key of a channel. Its secret is in this answer and in no other.
 func (a *API) makeKey(ctx context.Context, rc *fasthttp.RequestCtx) error {
@@ -22,16 +28,44 @@ func (a *API) makeKey(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	}
 	channelID := param(rc, "channel")
 	k, err := a.o.Store.CreateSQSKey(ctx, channelID, sqs.NewKey())
-	if errors.Is(err, durable.ErrNotFound) {
+	switch {
+	case errors.Is(err, durable.ErrNotFound):
 		return catalogue.ErrUnknownChannel
-	}
-	if err != nil {
+	case errors.Is(err, durable.ErrTooManySQSKeys):
+		return errTooManyKeys
+	case err != nil:
 		return err
 	}
 	a.changed(ctx, rc)
 	a.log.Info("an access key for SQS clients was made", "channel", channelID, "key", k.ID, "request_id", requestID(rc))
 	setLocation(rc, channelPath(channelID)+"/sqs-key/"+k.ID)
 	return answerJSON(rc, fasthttp.StatusCreated, apitype.SQSKey{AccessKeyID: k.ID, SecretAccessKey: k.Secret})
+}
+
+// listKeys lists the access keys of a channel, without their secrets.
+func (a *API) listKeys(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	q, err := readPage(rc, defaultPage, maxPage)
+	if err != nil {
+		return err
+	}
+	ch, err := a.channel(ctx, rc)
+	if err != nil {
+		return err
+	}
+	all, err := a.o.Store.SQSKeys(ctx, ch.No, q.First, q.Size+1)
+	if err != nil {
+		return err
+	}
+	view := apitype.SQSKeyList{Result: []apitype.ListedSQSKey{}}
+	for i, k := range all {
+		if i == q.Size {
+			view.Pages = q.next(channelPath(ch.ID)+"/sqs-key", k.ID)
+			break
+		}
+		view.Result = append(view.Result, apitype.ListedSQSKey{AccessKeyID: k.ID,
+			CreatedAt: apitype.Time{Time: time.UnixMilli(k.CreatedMs)}})
+	}
+	return answerResource(rc, fasthttp.StatusOK, view, time.UnixMilli(a.o.NowMs()), false)
 }
 
 func (a *API) endKeys(ctx context.Context, rc *fasthttp.RequestCtx) error {

@@ -125,6 +125,7 @@ func exchanges(w *world) (all []wired) {
 	do(204, "DELETE", jobRoute, job(pull, plain), "")
 	do(204, "DELETE", dlq, "/channel/c/consumer/pull/dlq", "")
 	do(201, "POST", channel+"/sqs-key", "/channel/d/sqs-key", "")
+	get(channel+"/sqs-key", "/channel/d/sqs-key")
 	do(204, "DELETE", channel+"/sqs-key", "/channel/d/sqs-key", "")
 	do(404, "DELETE", channel+"/sqs-key/{key}", "/channel/d/sqs-key/PSTKAAAAAAAAAAAAAAAA", "")
 	key, err := w.store.CreateSQSKey(w.t.Context(), "d", sqs.NewKey())

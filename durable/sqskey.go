@@ -1,6 +1,15 @@
 package durable
 
-import "context"
+import (
+	"context"
+	"errors"
+)
+
+// ErrTooManySQSKeys means that a channel has as many access keys as it may have.
+var ErrTooManySQSKeys = errors.New("durable: the channel has too many access keys")
+
+// MaxSQSKeys is the number of access keys of one channel. Two are enough to change from one to the other.
+const MaxSQSKeys = 20
 
 // An SQSKey is an access key of SQS clients of a channel.
 type SQSKey struct {
@@ -25,10 +34,23 @@ SELECT` + new(SQSKey).columns().names() + `
 FROM sqs_keys
 WHERE id = ?`
 
+	selectSQSKeys = `
+SELECT` + new(SQSKey).columns().names() + `
+FROM sqs_keys
+WHERE channel_no = ?
+  AND id >= ?
+ORDER BY id
+LIMIT ?`
+
 	insertSQSKey = new(SQSKey).columns().insert("sqs_keys")
 )
 
 const (
+	countSQSKeys = `
+SELECT COUNT(*)
+FROM sqs_keys
+WHERE channel_no = ?`
+
 	deleteSQSKey = `
 DELETE FROM sqs_keys
 WHERE id = ?
@@ -45,12 +67,20 @@ SET version = ?
 WHERE no = ?`
 )
 
-// CreateSQSKey stores an access key of a channel. ErrNotFound: there is no such channel.
+// CreateSQSKey stores an access key of a channel. ErrNotFound: there is no such channel. ErrTooManySQSKeys: it
+// has MaxSQSKeys.
 func (s *Store) CreateSQSKey(ctx context.Context, channelID string, k SQSKey) (SQSKey, error) {
 	err := s.put(ctx, "create an access key", func(ctx context.Context, c change) error {
 		ch, err := selectOne[Channel](ctx, c.tx, selectChannel, []byte(channelID))
 		if err != nil {
 			return orNotFound(err)
+		}
+		var have int
+		if err := c.tx.QueryRowContext(ctx, countSQSKeys, ch.No).Scan(&have); err != nil {
+			return err
+		}
+		if have >= MaxSQSKeys {
+			return ErrTooManySQSKeys
 		}
 		k.ChannelNo, k.CreatedMs = ch.No, c.nowMs
 		if err := exec(ctx, c.tx, touchChannel, c.version, ch.No); err != nil {
@@ -84,6 +114,11 @@ func (s *Store) EndSQSKeys(ctx context.Context, channelID, id string) error {
 		}
 		return exec(ctx, c.tx, touchChannel, c.version, ch.No)
 	})
+}
+
+// SQSKeys returns up to limit access keys of a channel, by ID, from one on.
+func (s *Store) SQSKeys(ctx context.Context, channelNo uint32, from string, limit int) ([]SQSKey, error) {
+	return readAll[SQSKey](ctx, s, "list access keys", selectSQSKeys, channelNo, []byte(from), limit)
 }
 
 // SQSKey returns an access key. ErrNotFound: there is none, or it has ended.

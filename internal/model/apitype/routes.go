@@ -131,6 +131,7 @@ var routes = []Route{
 	{"DELETE", "/channel/{channel}/consumer/{consumer}/job/{job}", none, gone},
 
 	{"POST", "/channel/{channel}/sqs-key", none, []Answer{{201, Body{MediaJSON, SQSKey{}}}}},
+	{"GET", "/channel/{channel}/sqs-key", none, ok(SQSKeyList{})},
 	{"DELETE", "/channel/{channel}/sqs-key", none, gone},
 	{"DELETE", "/channel/{channel}/sqs-key/{key}", none, gone},
 	{"POST", "/", Body{MediaAny, nil}, []Answer{{200, Body{MediaAny, nil}}}},

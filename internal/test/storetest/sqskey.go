@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,5 +54,35 @@ var sqsKeyTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		_, err = f.SQSKey(f.ctx, "E")
 		require.ErrorIs(t, err, durable.ErrNotFound)
+	},
+	"a channel has so many access keys and no more, and lists them": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 0)
+		other, _ := f.channel(t, "other", 0)
+		var want []durable.SQSKey
+		for i := range durable.MaxSQSKeys {
+			k, err := f.CreateSQSKey(f.ctx, "c", durable.SQSKey{ID: "K" + strconv.Itoa(100+i), Secret: "s"})
+			require.NoError(t, err)
+			want = append(want, k)
+		}
+		_, err := f.CreateSQSKey(f.ctx, "c", durable.SQSKey{ID: "M", Secret: "s"})
+		require.ErrorIs(t, err, durable.ErrTooManySQSKeys)
+		_, err = f.SQSKey(f.ctx, "M")
+		require.ErrorIs(t, err, durable.ErrNotFound)
+		_, err = f.CreateSQSKey(f.ctx, "other", durable.SQSKey{ID: "M", Secret: "s"})
+		require.NoError(t, err, "the bound is that of a channel")
+
+		all, err := f.SQSKeys(f.ctx, ch.No, "", 100)
+		require.NoError(t, err)
+		require.Equal(t, want, all)
+		page, err := f.SQSKeys(f.ctx, ch.No, "K103", 2)
+		require.NoError(t, err)
+		require.Equal(t, want[3:5], page)
+		all, err = f.SQSKeys(f.ctx, other.No, "", 100)
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+
+		require.NoError(t, f.EndSQSKeys(f.ctx, "c", "K100"))
+		_, err = f.CreateSQSKey(f.ctx, "c", durable.SQSKey{ID: "N", Secret: "s"})
+		require.NoError(t, err, "an ended key makes room")
 	},
 }
