@@ -19,6 +19,6 @@ func contain(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 		rc.Response.Reset()
 		setRequestID(rc)
 		rc.SetConnectionClose()
-		problem.Write(rc, problem.ErrInternal)
+		writeRefusal(rc, problem.ErrInternal)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/internal/feature/sqs"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/request"
 )
@@ -34,7 +35,16 @@ func (a *API) Handler(rc *fasthttp.RequestCtx) {
 
 // fail answers an error.
 func (a *API) fail(rc *fasthttp.RequestCtx, err error) {
-	problem.Write(rc, problem.FromChange(err))
+	writeRefusal(rc, problem.FromChange(err))
+}
+
+// writeRefusal answers an error in the form that the client reads.
+func writeRefusal(rc *fasthttp.RequestCtx, err error) {
+	if sqs.Asks(rc) {
+		sqs.Refuse(rc, err)
+		return
+	}
+	problem.Write(rc, err)
 }
 
 // instrument counts the requests of a route and turns a panic of its handler
@@ -49,7 +59,7 @@ func (a *API) instrument(m *routeMetrics, next fasthttp.RequestHandler) fasthttp
 				a.log.Error("panic in a request handler", "panic", fmt.Sprint(v), "request_id", id, "stack", string(debug.Stack()))
 				rc.Response.Reset()
 				rc.Response.Header.Set(headerRequestID, id)
-				problem.Write(rc, problem.ErrInternal)
+				writeRefusal(rc, problem.ErrInternal)
 			}
 			took := time.Since(start)
 			m.observe(rc.Response.StatusCode(), took)

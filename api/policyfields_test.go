@@ -61,6 +61,8 @@ var fieldValues = map[string]struct {
 	"asyncStatus":      {"202, 299", "202,299", []string{"300", "2xx"}},
 	"resultUrl":        {"http://example.com/{messageID}", "http://example.com/{messageID}", []string{"http://x/"}},
 	"resultDeadline":   {"2h", "2h", []string{"0", "9000h"}},
+	"sqsDelay":         {"15m", "15m", []string{"-1s", "901s", "1500ms", "5"}},
+	"sqsWait":          {"20s", "20s", []string{"-1s", "21s", "100ms"}},
 }
 
 // Each field of a policy is set, shown with its effective value, and given back to the installation

@@ -9,6 +9,7 @@ import (
 	"github.com/fasthttp/router"
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/internal/feature/sqs"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
@@ -232,10 +233,10 @@ func (a *API) newRouter() *router.Router {
 	r.RedirectFixedPath = false
 	unmatched := a.metrics.route("unmatched")
 	r.NotFound = a.instrument(unmatched, func(rc *fasthttp.RequestCtx) {
-		a.fail(rc, problem.New(fasthttp.StatusNotFound, "no_such_path", "This path names no resource. GET / says what there is, with links."))
+		a.fail(rc, a.unmatched(rc, problem.New(fasthttp.StatusNotFound, "no_such_path", "This path names no resource. GET / says what there is, with links.")))
 	})
 	r.MethodNotAllowed = a.instrument(unmatched, func(rc *fasthttp.RequestCtx) {
-		a.fail(rc, problem.New(fasthttp.StatusMethodNotAllowed, "method_not_allowed", "The Allow header lists the methods of this resource."))
+		a.fail(rc, a.unmatched(rc, problem.New(fasthttp.StatusMethodNotAllowed, "method_not_allowed", "The Allow header lists the methods of this resource.")))
 	})
 	for _, route := range table {
 		if route.Method == del && !a.o.AllowDelete && !route.always || route.Access == AccessSQS && a.o.SQS == nil {
@@ -252,6 +253,15 @@ func (a *API) newRouter() *router.Router {
 		}
 	}
 	return r
+}
+
+// unmatched is the refusal of a request that no route takes. It tells an SQS client that the door is closed, where
+// it is.
+func (a *API) unmatched(rc *fasthttp.RequestCtx, p *problem.Problem) error {
+	if a.o.SQS == nil && sqs.Asks(rc) {
+		p.Detail = "This broker takes no requests of SQS clients: BROKER_SQS is off."
+	}
+	return p
 }
 
 // handler does the common steps of a route in the order path, tokens, body, so that a

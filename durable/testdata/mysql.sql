@@ -2210,6 +2210,17 @@ SELECT
     secret,
     created_ms
 FROM sqs_keys
+WHERE channel_no = ?
+  AND id >= ?
+ORDER BY id
+LIMIT ?;
+
+SELECT
+    id,
+    channel_no,
+    secret,
+    created_ms
+FROM sqs_keys
 WHERE id = ?;
 
 SELECT
@@ -4070,6 +4081,10 @@ SELECT COUNT(*)
 FROM scheduled
 WHERE id = ?
   AND changed_ms >= ?;
+
+SELECT COUNT(*)
+FROM sqs_keys
+WHERE channel_no = ?;
 
 SELECT GET_LOCK(CONCAT('penstock ', SHA1(DATABASE())), 2);
 

@@ -2175,6 +2175,17 @@ SELECT
     secret,
     created_ms
 FROM sqs_keys
+WHERE channel_no = ?
+  AND id >= ?
+ORDER BY id
+LIMIT ?;
+
+SELECT
+    id,
+    channel_no,
+    secret,
+    created_ms
+FROM sqs_keys
 WHERE id = ?;
 
 SELECT
@@ -3981,6 +3992,10 @@ WHERE channel_no = ?
   AND (audience > ? OR id > ?)
   AND (addressed IS NULL OR SUBSTR(HEX(addressed), ?, 1) IN (?...))
   AND NOT (left_out IS NOT NULL AND SUBSTR(HEX(left_out), ?, 1) IN (?...));
+
+SELECT COUNT(*)
+FROM sqs_keys
+WHERE channel_no = ?;
 
 SELECT MAX(at_ms)
 FROM (

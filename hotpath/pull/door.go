@@ -41,6 +41,8 @@ type ReceivedJob struct {
 	Attempt  int
 	Message  *durable.Message
 	Producer string // "": the broker made the message
+	// Again: it may have been handed out before the first of Receipts: it was redriven, or is one of a replay.
+	Again bool
 }
 
 // Receive leases jobs as a batch claim does, and waits for the first one.
@@ -84,7 +86,8 @@ func (r *Received) Jobs() []ReceivedJob {
 	jobs := make([]ReceivedJob, len(r.got.jobs))
 	for i, j := range r.got.jobs {
 		jobs[i] = ReceivedJob{ID: j.msg.ID.Job(r.got.of.Position).String(), Lease: leaseText(r.got.of, j.lease.Token),
-			Receipts: j.lease.Attempt + j.counts.givenBack, Attempt: j.lease.Attempt, Message: j.msg, Producer: j.producer}
+			Receipts: j.lease.Attempt + j.counts.givenBack, Attempt: j.lease.Attempt, Message: j.msg, Producer: j.producer,
+			Again: j.redrivenMs > 0 || r.got.of.Replay != nil}
 	}
 	return jobs
 }

@@ -50,6 +50,10 @@ var (
 	missing           = kind{400, "MissingParameter", "MissingParameter"}
 	badAction         = kind{400, "InvalidAction", "InvalidAction"}
 	malformed         = kind{400, "SerializationException", "SerializationException"}
+	badAddress        = kind{404, "InvalidAddress", "InvalidAddress"}
+	badMethod         = kind{405, "MethodNotAllowed", "MethodNotAllowed"}
+	badQuery          = kind{400, "InvalidQueryParameter", "InvalidQueryParameter"}
+	tooSlow           = kind{400, "RequestTimeout", "RequestTimeout"}
 	throttled         = kind{400, "RequestThrottled", "RequestThrottled"}
 	denied            = kind{403, "AccessDenied", "AccessDenied"}
 	noSignature       = kind{403, "MissingAuthenticationToken", "MissingAuthenticationToken"}
@@ -88,6 +92,14 @@ func faultOf(err error) *Fault {
 		k = noQueue
 	case "system_channel":
 		k = denied
+	case "no_such_path", "invalid_id": // a path that is no QueueUrl
+		k = badAddress
+	case "method_not_allowed":
+		k = badMethod
+	case "unknown_parameter":
+		k = badQuery
+	case "request_timeout": // SDKs send it again
+		k = tooSlow
 	}
 	switch {
 	case p.Status == 429:

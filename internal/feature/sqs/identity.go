@@ -95,6 +95,9 @@ const mostKeys = 10_000
 
 // lookUp returns an access key of a channel that exists.
 func (d *Door) lookUp(ctx context.Context, id string) (durable.SQSKey, error) {
+	if !ours(id) {
+		return durable.SQSKey{}, errNoKey
+	}
 	at := d.o.Catalogue.Revision()
 	d.keys.mu.Lock()
 	k, known := d.keys.byID[id]

@@ -65,6 +65,9 @@ func (jsonProtocol) decode(body []byte, into any) error {
 	if !utf8.Valid(body) {
 		return malformed.New("The body is not UTF-8.")
 	}
+	if crowded(body) {
+		return malformed.New("The body has more than %d members and elements.", mostParameters)
+	}
 	if err := jsonread.Check(body); err != nil {
 		if reason := jsonread.Reason(err); reason != "" {
 			return malformed.New("The body %s.", reason)
@@ -88,6 +91,23 @@ func (jsonProtocol) decode(body []byte, into any) error {
 		return unsupported.New("The parameter %.64q is not supported here.", name)
 	}
 	return malformed.New("The body cannot be read as the input of the action.")
+}
+
+// crowded reports whether a body has more members and elements than any request needs. Decoded, each takes many
+// times the bytes that it has in the body.
+func crowded(body []byte) bool {
+	n, quoted := 0, false
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == ',' && !quoted:
+			n++
+		}
+	}
+	return n >= mostParameters
 }
 
 func (jsonProtocol) answer(_ *fasthttp.RequestCtx, c *call, out any) error {

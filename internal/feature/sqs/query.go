@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/valyala/fasthttp"
 )
@@ -51,8 +52,11 @@ func parseForm(body []byte) (map[string]string, error) {
 	}
 	form := make(map[string]string, len(values))
 	for name, all := range values {
-		if len(all) != 1 {
-			return nil, malformed.New("The parameter %.64s occurs more than once.", name)
+		switch {
+		case len(all) != 1:
+			return nil, malformed.New("The parameter %.64q occurs more than once.", name)
+		case !utf8.ValidString(name) || !utf8.ValidString(all[0]):
+			return nil, malformed.New("The parameter %.64q is not UTF-8.", name)
 		}
 		form[name] = all[0]
 	}

@@ -30,12 +30,14 @@ const (
 const (
 	visibilityTimeout = "VisibilityTimeout"
 	redrivePolicy     = "RedrivePolicy"
+	delaySeconds      = "DelaySeconds"                  // of messages that are sent without one
+	receiveWait       = "ReceiveMessageWaitTimeSeconds" // of receives without one
 )
 
 // fixed are the attributes with one value, which may be set to it.
 var fixed = map[string]string{
-	"DelaySeconds": "0", "ReceiveMessageWaitTimeSeconds": "0", "MaximumMessageSize": strconv.Itoa(mostMessage),
-	"KmsMasterKeyId": "", "SqsManagedSseEnabled": "false", "Policy": "", "RedriveAllowPolicy": "",
+	"MaximumMessageSize": strconv.Itoa(mostMessage),
+	"KmsMasterKeyId":     "", "SqsManagedSseEnabled": "false", "Policy": "", "RedriveAllowPolicy": "",
 }
 
 // ofFIFO are those of a FIFO queue.
@@ -57,7 +59,7 @@ func knownAttribute(name string) bool {
 		return true
 	}
 	return slices.Contains(readOnly, name) || slices.Contains([]string{"All", visibilityTimeout, redrivePolicy,
-		"MessageRetentionPeriod", "KmsDataKeyReusePeriodSeconds"}, name)
+		delaySeconds, receiveWait, "MessageRetentionPeriod", "KmsDataKeyReusePeriodSeconds"}, name)
 }
 
 // attributeOf is the attribute that a field of a consumer is.
@@ -67,6 +69,10 @@ func attributeOf(field string) string {
 		return visibilityTimeout
 	case "maxRetries":
 		return redrivePolicy
+	case "sqsDelay":
+		return delaySeconds
+	case "sqsWait":
+		return receiveWait
 	}
 	return "FifoQueue"
 }
@@ -91,27 +97,39 @@ func (c *call) newFields(in *createQueue) (map[string]string, error) {
 func (c *call) fieldsOf(attributes map[string]string, fifo bool) (map[string]string, error) {
 	fields := map[string]string{}
 	for name, value := range attributes {
+		var err error
 		switch name {
 		case visibilityTimeout:
-			n, err := strconv.Atoi(value)
-			if err != nil || n < 0 || n > mostVisibility {
-				return nil, badAttributeValue.New("Invalid value for the parameter %s: it must be an integer from 0 to %d.", name,
-					mostVisibility)
-			}
-			fields["timeout"] = policy.Short(max(time.Duration(n)*time.Second, leastTimeout))
+			var d time.Duration
+			d, err = secondsIn(name, value, mostVisibility)
+			fields["timeout"] = policy.Short(max(d, leastTimeout))
+		case delaySeconds:
+			var d time.Duration
+			d, err = secondsIn(name, value, mostDelay)
+			fields["sqsDelay"] = policy.Short(d)
+		case receiveWait:
+			var d time.Duration
+			d, err = secondsIn(name, value, mostWait)
+			fields["sqsWait"] = policy.Short(d)
 		case redrivePolicy:
-			retries, err := retriesOf(value)
-			if err != nil {
-				return nil, err
-			}
-			fields["maxRetries"] = retries
+			fields["maxRetries"], err = retriesOf(value)
 		default:
-			if err := checkFixed(name, value, fifo); err != nil {
-				return nil, err
-			}
+			err = checkFixed(name, value, fifo)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	return fields, nil
+}
+
+// secondsIn reads an attribute that is a number of seconds.
+func secondsIn(name, value string, most int) (time.Duration, error) {
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 0 || n > most {
+		return 0, badAttributeValue.New("Invalid value for the parameter %s: it must be an integer from 0 to %d.", name, most)
+	}
+	return time.Duration(n) * time.Second, nil
 }
 
 // retriesOf reads a RedrivePolicy: maxReceiveCount n is n-1 retries. Its target is not used: dead letters stay
@@ -225,11 +243,12 @@ func (c *call) attributesOf(q queue) map[string]string {
 	arn := "arn:aws:sqs:penstock:000000000000:" + q.name().String()
 	all := map[string]string{
 		"QueueArn": arn, "CreatedTimestamp": changed, "LastModifiedTimestamp": changed,
-		"DelaySeconds": "0", "ReceiveMessageWaitTimeSeconds": "0", "SqsManagedSseEnabled": "false",
+		"SqsManagedSseEnabled":   "false",
 		"MaximumMessageSize":     strconv.Itoa(min(mostMessage, c.o.Plane.MaxBody())),
 		"MessageRetentionPeriod": "1209600", // the longest that SQS knows: messages stay until they are received
 	}
 	p := c.o.Policies.Of(q.k.Policy)
+	all[delaySeconds], all[receiveWait] = seconds(p.SQSDelay), seconds(p.SQSWait)
 	if p.TTL > 0 {
 		all["MessageRetentionPeriod"] = seconds(p.TTL)
 	}

@@ -54,6 +54,7 @@ func (c *call) receiveMessage(in *receiveMessage) (any, error) {
 	if in.MaxNumberOfMessages != nil {
 		w.Limit = *in.MaxNumberOfMessages
 	}
+	w.Wait = c.o.Policies.Of(q.k.Policy).SQSWait
 	if in.WaitTimeSeconds != nil {
 		w.Wait = time.Duration(*in.WaitTimeSeconds) * time.Second
 	}
@@ -68,6 +69,8 @@ func (c *call) receiveMessage(in *receiveMessage) (any, error) {
 		return nil, err
 	case r.Gone:
 		return nil, errGone
+	case r.Crowded:
+		c.slow(w.Wait)
 	}
 	jobs := r.Jobs()
 	out := &received{made: func(ok bool) {
@@ -85,6 +88,19 @@ func (c *call) receiveMessage(in *receiveMessage) (any, error) {
 		out.Messages = append(out.Messages, c.message(q, &jobs[i], in))
 	}
 	return out, nil
+}
+
+// slowed bounds the requests of a receiver for which there is no place to wait, to one in that time.
+const slowed = time.Second
+
+// slow delays the empty answer to a receive that should have waited. Receivers ask again at once.
+func (c *call) slow(wait time.Duration) {
+	timer := time.NewTimer(min(wait, slowed))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.ctx.Done():
+	}
 }
 
 // visible makes jobs visible again that were just received, as a VisibilityTimeout of 0 wants it. They have been
@@ -106,7 +122,7 @@ func (c *call) visible(st *catalogue.Standing, jobs []pull.ReceivedJob) {
 
 // message returns a job as its receiver gets it.
 func (c *call) message(q queue, j *pull.ReceivedJob, in *receiveMessage) message {
-	m := message{MessageId: j.Message.PathID(), ReceiptHandle: handleOf(j), Body: string(j.Message.Payload)}
+	m := message{MessageId: j.Message.PathID(), ReceiptHandle: handleOf(j, q.k.No), Body: string(j.Message.Payload)}
 	attributes, trace := attributesOf(j.Message.Headers)
 	if !text(m.Body) || m.Body == "" {
 		m.Body = base64.StdEncoding.EncodeToString(j.Message.Payload)
@@ -130,17 +146,15 @@ func (c *call) systemAttributes(q queue, j *pull.ReceivedJob, trace string, name
 	}
 	m := j.Message
 	sent := m.ID.Millis()
-	first := c.o.NowMs()
-	if j.Receipts > 1 {
-		first = sent // the time of an earlier receive is not kept
-	}
 	all := map[string]string{
-		"ApproximateReceiveCount":          strconv.Itoa(j.Receipts),
-		"ApproximateFirstReceiveTimestamp": strconv.FormatInt(first, 10),
-		"SentTimestamp":                    strconv.FormatInt(sent, 10),
-		"SenderId":                         j.Producer,
-		"AWSTraceHeader":                   trace,
-		"MessageGroupId":                   string(m.OrderingKey()),
+		"ApproximateReceiveCount": strconv.Itoa(j.Receipts),
+		"SentTimestamp":           strconv.FormatInt(sent, 10),
+		"SenderId":                j.Producer,
+		"AWSTraceHeader":          trace,
+		"MessageGroupId":          string(m.OrderingKey()),
+	}
+	if j.Receipts <= 1 && !j.Again { // the time of an earlier receive is not kept, and none is made up
+		all["ApproximateFirstReceiveTimestamp"] = strconv.FormatInt(c.o.NowMs(), 10)
 	}
 	if q.fifo() {
 		all["SequenceNumber"] = sequence(m.ID)
@@ -162,21 +176,24 @@ func sequence(id ident.ID) string {
 	return fmt.Sprintf("%029s", new(big.Int).SetBytes(id[:]).String())
 }
 
-// handleOf returns the receipt handle of a job: its ID, its lease and the attempt.
-func handleOf(j *pull.ReceivedJob) string {
-	return j.ID + "." + strconv.Itoa(j.Attempt) + "." + j.Lease
+// handleOf returns the receipt handle of a job: its ID, the attempt and the number of the consumer, and its lease.
+func handleOf(j *pull.ReceivedJob, consumer uint32) string {
+	return j.ID + "." + strconv.Itoa(j.Attempt) + "-" + strconv.FormatUint(uint64(consumer), 10) + "." + j.Lease
 }
 
 // parseHandle is the inverse of handleOf.
-func parseHandle(handle string) (r pull.Report, err error) {
+func parseHandle(handle string) (r pull.Report, consumer uint32, err error) {
 	if handle == "" {
-		return r, missingParameter("ReceiptHandle")
+		return r, 0, missingParameter("ReceiptHandle")
 	}
-	id, rest, ok := strings.Cut(handle, ".")
-	attempt, lease, also := strings.Cut(rest, ".")
+	id, rest, _ := strings.Cut(handle, ".")
+	numbers, lease, _ := strings.Cut(rest, ".")
+	attempt, of, _ := strings.Cut(numbers, "-")
+	_, bad := ident.Parse(id)
 	n, err := strconv.Atoi(attempt)
-	if _, e := ident.Parse(id); !ok || !also || err != nil || e != nil || n < 1 || lease == "" || len(lease) > 255 {
-		return r, badHandle.New("The input receipt handle %.64q is not a valid receipt handle.", handle)
+	no, e := strconv.ParseUint(of, 10, 32)
+	if bad != nil || err != nil || e != nil || n < 1 || lease == "" || len(lease) > 255 {
+		return r, 0, badHandle.New("The input receipt handle %.64q is not a valid receipt handle.", handle)
 	}
-	return pull.Report{ID: id, Lease: lease, Attempt: n}, nil
+	return pull.Report{ID: id, Lease: lease, Attempt: n}, uint32(no), nil
 }

@@ -268,8 +268,8 @@ func (b *batch) describe(d *publish.Draft, s *sending, id string) error {
 	if s.MessageGroupId != nil {
 		set = append(set, [2]string{"OrderingKey", *s.MessageGroupId})
 	}
-	if s.DelaySeconds != nil && *s.DelaySeconds > 0 {
-		set = append(set, [2]string{"Delay", strconv.Itoa(*s.DelaySeconds)})
+	if delay := b.delay(s); delay > 0 {
+		set = append(set, [2]string{"Delay", strconv.Itoa(delay)})
 	}
 	for _, one := range set {
 		if err := d.Set(one[0], one[1]); err != nil {
@@ -277,6 +277,14 @@ func (b *batch) describe(d *publish.Draft, s *sending, id string) error {
 		}
 	}
 	return nil
+}
+
+// delay is the delay of a message in seconds: its own, or else that of its queue.
+func (b *batch) delay(s *sending) int {
+	if s.DelaySeconds != nil {
+		return *s.DelaySeconds
+	}
+	return int(b.o.Policies.Of(b.q.k.Policy).SQSDelay / time.Second)
 }
 
 // mostHeaders is what package metadata carries, bytes, less the ends of lines.
@@ -340,9 +348,12 @@ const deduplicated = 5 * time.Minute
 // identify returns the message ID that a message gets, "" for one of the broker, or the message that it repeats.
 //
 // A MessageDeduplicationId is the message ID, and without one that of a message of a FIFO queue is a digest of
-// its body. An ID of the broker is for ever and one of SQS for five minutes: where an older message has the ID,
-// the number of the present five minutes is added to it. Those before are looked for as well, so an ID is
-// never taken twice within five minutes, but by two requests that begin in different ones at once.
+// its body. It is one in its queue, and a message ID one in its channel: of a queue that is not named as its
+// channel it is a digest of both.
+//
+// An ID of the broker is for ever and one of SQS for five minutes: where an older message has the ID, the number
+// of the present five minutes is added to it. Those before are looked for as well, so an ID is never taken twice
+// within five minutes, but by two requests that begin in different ones at once.
 func (b *batch) identify(s *sending) (id string, repeated *original, err error) {
 	switch {
 	case s.MessageDeduplicationId != nil:
@@ -352,10 +363,13 @@ func (b *batch) identify(s *sending) (id string, repeated *original, err error) 
 		}
 	case b.q.fifo():
 		id = digest(*s.MessageBody)
-	case s.DelaySeconds != nil && *s.DelaySeconds > 0, b.w.Journals():
+	case b.delay(s) > 0, b.w.Journals():
 		return newID(), nil, nil // the broker's own would be known later
 	default:
 		return "", nil, nil
+	}
+	if b.q.k.ID != b.q.ch.ID { // other queues of the channel may have the same one
+		id = digest(b.q.k.ID + "\x00" + id)
 	}
 	now := b.o.NowMs()
 	slot := now / deduplicated.Milliseconds()

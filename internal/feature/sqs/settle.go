@@ -72,7 +72,7 @@ func (c *call) settle(q queue, entries []settling, done bool) []error {
 	var reports []pull.Report
 	var places []int
 	for i, e := range entries {
-		r, err := e.report(done)
+		r, err := e.report(q, done)
 		if err != nil {
 			errs[i] = err
 			continue
@@ -90,9 +90,13 @@ func (c *call) settle(q queue, entries []settling, done bool) []error {
 }
 
 // report returns what an entry says.
-func (s *settling) report(done bool) (r pull.Report, err error) {
-	if r, err = parseHandle(s.ReceiptHandle); err != nil {
+func (s *settling) report(q queue, done bool) (r pull.Report, err error) {
+	r, of, err := parseHandle(s.ReceiptHandle)
+	switch {
+	case err != nil:
 		return r, err
+	case of != q.k.No:
+		return r, errOtherQueue
 	}
 	switch n := s.VisibilityTimeout; {
 	case done:
@@ -107,6 +111,8 @@ func (s *settling) report(done bool) (r pull.Report, err error) {
 	return r, nil
 }
 
+var errOtherQueue = badHandle.New("The input receipt handle is one of another queue.")
+
 // settled turns the error of a report into that of SQS. A message that is not the receiver's any more counts as
 // deleted: it is, or its new receiver has it.
 func settled(err error, done bool) error {
@@ -114,7 +120,12 @@ func settled(err error, done bool) error {
 		return nil
 	}
 	switch p := problem.FromChange(err); p.Code {
-	case "lease_lost", "invalid_transition", "job_twice":
+	case "job_twice":
+		if done {
+			return nil
+		}
+		return badHandle.New("The message of this receipt handle is in the batch twice; the first entry counts.")
+	case "lease_lost", "invalid_transition":
 		if done {
 			return nil
 		}
@@ -125,7 +136,7 @@ func settled(err error, done bool) error {
 		}
 		return badHandle.New("The input receipt handle is not a valid receipt handle: there is no such message.")
 	case "job_of_other_consumer":
-		return badHandle.New("The input receipt handle is one of another queue.")
+		return errOtherQueue
 	}
 	return err
 }

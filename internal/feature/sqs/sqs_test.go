@@ -2,9 +2,11 @@ package sqs
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,8 +16,10 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metadata"
+	"github.com/penstock-broker/penstock/hotpath/pull"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
+	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
@@ -148,7 +152,8 @@ func TestWhatNoRequestHasIsRefused(t *testing.T) {
 		var in sendMessage
 		require.Error(t, jsonProtocol{}.decode([]byte(body), &in), body)
 	}
-	for _, body := range []string{"Colour=red", "QueueUrl=a&QueueUrl=b", "%zz", "DelaySeconds=five", "QueueUrl.1=x",
+	for _, body := range []string{"MessageBody=%ff", "%ff=x",
+		"Colour=red", "QueueUrl=a&QueueUrl=b", "%zz", "DelaySeconds=five", "QueueUrl.1=x",
 		"MessageAttribute.1.Name=a&MessageAttribute.2.Name=a", "MessageAttribute.1.Name=a&" +
 			"MessageAttribute.1.Value.BinaryValue=%21", strings.Repeat("a=1&", mostParameters)} {
 		var in sendMessage
@@ -184,11 +189,12 @@ func FuzzBodiesAreReadOrRefused(f *testing.F) {
 }
 
 func FuzzHandlesAreReadOrRefused(f *testing.F) {
+	f.Add("06gvk862do000000000g.1-7.dhq3u6jc1is07cbb.1")
 	f.Add("06gvk862do000000000g.1.dhq3u6jc1is07cbb.1")
-	f.Add("06gvk862do000000000g.0.x")
+	f.Add("06gvk862do000000000g.0-1.x")
 	f.Add("..")
 	f.Fuzz(func(t *testing.T, handle string) {
-		r, err := parseHandle(handle)
+		r, _, err := parseHandle(handle)
 		if err != nil {
 			require.Equal(t, 400, faultOf(err).Status)
 			return
@@ -197,6 +203,36 @@ func FuzzHandlesAreReadOrRefused(f *testing.F) {
 		require.NotEmpty(t, r.Lease)
 		require.Positive(t, r.Attempt)
 	})
+}
+
+// A handle is of the queue that gave it: another one with a job of the same place in its channel does not take it.
+func TestAHandleIsOfTheQueueThatGaveIt(t *testing.T) {
+	id := ident.AtMillis(1_800_000_000_000).Job(0).String()
+	handle := handleOf(&pull.ReceivedJob{ID: id, Lease: "token.1", Attempt: 3}, 7)
+	r, of, err := parseHandle(handle)
+	require.NoError(t, err)
+	require.Equal(t, pull.Report{ID: id, Lease: "token.1", Attempt: 3}, r)
+	require.EqualValues(t, 7, of)
+	for _, done := range []bool{true, false} {
+		s := settling{ReceiptHandle: handle, VisibilityTimeout: ptr(0)}
+		_, err = s.report(queue{k: &durable.Consumer{No: 8}}, done)
+		require.Equal(t, badHandle.code, faultOf(err).Code)
+		_, err = s.report(queue{k: &durable.Consumer{No: 7}}, done)
+		require.NoError(t, err)
+	}
+}
+
+func TestVisibilityHasTheBoundsOfSQS(t *testing.T) {
+	id := ident.AtMillis(1_800_000_000_000).Job(0).String()
+	for n, ok := range map[int]bool{-1: false, 0: true, 43200: true, 43201: false} {
+		handle := handleOf(&pull.ReceivedJob{ID: id, Lease: "l", Attempt: 1}, 7)
+		s := settling{ReceiptHandle: handle, VisibilityTimeout: &n}
+		r, err := s.report(queue{k: &durable.Consumer{No: 7}}, false)
+		require.Equal(t, ok, err == nil, n)
+		if ok {
+			require.Equal(t, time.Duration(n)*time.Second, r.Keep)
+		}
+	}
 }
 
 func TestOnlyThePathOfAQueueURLCounts(t *testing.T) {
@@ -360,8 +396,9 @@ func (ids) SQSKey(context.Context, string) (durable.SQSKey, error) {
 func TestADeduplicationIDNamesOneMessageForFiveMinutes(t *testing.T) {
 	known := ids{}
 	now := int64(1_800_000_000_000) // the begin of a slot
-	b := &batch{call: &call{Door: &Door{o: Options{Store: known, NowMs: func() int64 { return now }}}, ctx: t.Context()},
-		q: queue{ch: &catalogue.Channel{}, k: &durable.Consumer{ID: "q.fifo"}}}
+	door := &Door{o: Options{Store: known, NowMs: func() int64 { return now }, Policies: policy.NewBook(policy.Policy{})}}
+	b := &batch{call: &call{Door: door, ctx: t.Context()}, q: queue{
+		ch: &catalogue.Channel{Channel: durable.Channel{ID: "q.fifo"}}, k: &durable.Consumer{ID: "q.fifo"}}}
 	send := func(s sending) (id string, repeats bool) {
 		t.Helper()
 		id, repeated, err := b.identify(&s)
@@ -397,4 +434,77 @@ func TestADeduplicationIDNamesOneMessageForFiveMinutes(t *testing.T) {
 	require.Equal(t, a, again)
 	odd, _ := send(sending{MessageBody: ptr("x"), MessageDeduplicationId: ptr("06gvk862do000000000g")})
 	require.True(t, strings.HasPrefix(odd, "sha256-"), "an ID of the broker is none of a client")
+
+	b.q.k = &durable.Consumer{ID: "other.fifo"}
+	for _, s := range []sending{{MessageBody: ptr("same")}, named} {
+		_, repeats = send(s)
+		require.False(t, repeats, "another queue of the channel takes its own message")
+		_, repeats = send(s)
+		require.True(t, repeats)
+	}
+}
+
+// A small body must not become a large request: each of its members takes many times its bytes.
+func TestABodyHasNoMoreMembersThanARequestNeeds(t *testing.T) {
+	var in sendBatch
+	require.Equal(t, malformed.code, faultOf(jsonProtocol{}.decode(
+		[]byte(`{"Entries":[`+strings.Repeat("{},", mostParameters)+`{}]}`), &in)).Code)
+	require.Empty(t, in.Entries)
+	text := strings.Repeat(`,\"\\,`, mostParameters)
+	body := []byte(`{"Entries":[{"MessageBody":"` + text + `"}]}`)
+	require.NoError(t, jsonProtocol{}.decode(body, &in), "those in texts are none")
+	entries := make([]sending, mostEntries)
+	for i := range entries {
+		a := map[string]attribute{}
+		for n := range mostAttributes {
+			a[strconv.Itoa(n)] = attribute{DataType: "String", StringValue: ptr("v"), BinaryValue: []byte("x")}
+		}
+		entries[i] = sending{Id: "i", MessageBody: ptr("b"), DelaySeconds: ptr(1), MessageAttributes: a,
+			MessageSystemAttributes: a, MessageDeduplicationId: ptr("d"), MessageGroupId: ptr("g")}
+	}
+	body, err := json.Marshal(map[string]any{"QueueUrl": "u", "Entries": entries})
+	require.NoError(t, err)
+	require.NoError(t, jsonProtocol{}.decode(body, &in), "the largest request is taken")
+}
+
+// Requests that no Door gets are refused with the codes and in the forms that SDKs read.
+func TestRefusalsBeforeTheDoorAreThoseOfSQS(t *testing.T) {
+	noPlace := &problem.Problem{Status: 503, Code: "overloaded", RetryAfter: 1}
+	for name, c := range map[string]struct {
+		err    error
+		status int
+		code   string
+	}{
+		"too slow":      {problem.New(408, "request_timeout", "x"), 400, "RequestTimeout;Sender"},
+		"no place":      {noPlace, 503, "ServiceUnavailable;Receiver"},
+		"shutting down": {problem.ErrDraining, 503, "ServiceUnavailable;Receiver"},
+		"rate":          {problem.New(429, "rate_limited", "x"), 400, "RequestThrottled;Sender"},
+		"too large":     {problem.New(413, "body_too_large", "x"), 400, "InvalidParameterValue;Sender"},
+		"panic":         {problem.ErrInternal, 500, "InternalFailure;Receiver"},
+	} {
+		rc := &fasthttp.RequestCtx{}
+		rc.Request.Header.Set(target, "AmazonSQS.SendMessage")
+		require.True(t, Asks(rc))
+		Refuse(rc, c.err)
+		require.Equal(t, c.status, rc.Response.StatusCode(), name)
+		require.Equal(t, c.code, string(rc.Response.Header.Peek("x-amzn-query-error")), name)
+		require.Contains(t, string(rc.Response.Body()), `"__type":"com.amazonaws.sqs#`, name)
+		retry := len(rc.Response.Header.Peek("Retry-After")) > 0
+		require.Equal(t, c.status == 503, retry, name)
+	}
+	for path, asks := range map[string]bool{"/sqs": true, "/sqs/": true, "/sqs/a/b": true, "/sqsx": false,
+		"/": false} {
+		rc := &fasthttp.RequestCtx{}
+		rc.Request.SetRequestURI(path)
+		require.Equal(t, asks, Asks(rc), path)
+	}
+}
+
+// A key that no broker has made costs no query.
+func TestKeysOfAnotherFormAreNotLookedFor(t *testing.T) {
+	d := &Door{} // without a store
+	for _, id := range []string{"", "AKIAIOSFODNN7EXAMPLE", "PSTK", strings.Repeat("PSTK", 100)} {
+		_, err := d.lookUp(t.Context(), id)
+		require.Equal(t, noKey.code, faultOf(err).Code)
+	}
 }

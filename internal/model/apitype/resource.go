@@ -120,6 +120,8 @@ type Policy struct {
 	SigningOverlap        string `json:"SigningOverlap"`        // a Go duration
 	SigningSecret         string `json:"SigningSecret"`         // masked, except in the answer to the PUT that sets it
 	SigningSecretPrevious string `json:"SigningSecretPrevious"` // masked
+	SqsDelay              string `json:"SqsDelay"`              // of messages of SQS clients: "5s"
+	SqsWait               string `json:"SqsWait"`               // of receives of SQS clients: "20s"
 	StatusUrl             string `json:"StatusUrl"`             // with {messageID}; "": none
 	Timeout               string `json:"Timeout"`               // of one push attempt, as a Go duration: "30s"
 	TombstoneAfter        string `json:"TombstoneAfter"`        // "0": never
@@ -209,6 +211,8 @@ type ConsumerForm struct {
 	AsyncStatus           *string `form:"asyncStatus"`
 	ResultUrl             *string `form:"resultUrl"`
 	ResultDeadline        *string `form:"resultDeadline"`
+	SqsDelay              *string `form:"sqsDelay"`
+	SqsWait               *string `form:"sqsWait"`
 }
 
 // A RedriveForm is the form of a redrive of all dead letters of a consumer.

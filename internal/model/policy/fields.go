@@ -86,6 +86,10 @@ var fields = table[Policy]{
 		parseStatusURL, func(p *Policy) *StatusURL { return &p.ResultURL })),
 	duration("resultDeadline", "a duration from `1s` to `8760h`: how long after its acceptance a result is waited for", time.Second, maxWait,
 		func(p *Policy) *time.Duration { return &p.ResultDeadline }),
+	seconds("sqsDelay", "whole seconds from `0` to `15m`: of a [queue of SQS clients](sqs.md), `DelaySeconds` of messages that are sent without one",
+		15*time.Minute, func(p *Policy) *time.Duration { return &p.SQSDelay }),
+	seconds("sqsWait", "whole seconds from `0` to `20s`: of a queue of SQS clients, `WaitTimeSeconds` of receives without one",
+		20*time.Second, func(p *Policy) *time.Duration { return &p.SQSWait }),
 }
 
 // ofPush is a field that does not apply to a pull consumer.
@@ -142,6 +146,21 @@ func duration[P any](name, about string, least, most time.Duration, of func(*P) 
 		},
 		format: func(p *P) string { return short(*of(p)) },
 	}
+}
+
+// seconds is the field of a duration of whole seconds from 0.
+func seconds[P any](name, about string, most time.Duration, of func(*P) *time.Duration) field[P] {
+	f := duration(name, about, 0, most, of)
+	parse := f.parse
+	f.parse = func(p *P, text string) error {
+		var q P
+		if parse(&q, text) != nil || *of(&q)%time.Second != 0 {
+			return fmt.Errorf("must be whole seconds from 0s to %s", short(most))
+		}
+		*of(p) = *of(&q)
+		return nil
+	}
+	return f
 }
 
 // number is the field of a whole number.

@@ -56,6 +56,9 @@ type Policy struct {
 	ResultURL        StatusURL     // where the result is, if the answer has no Location
 	ResultDeadline   time.Duration // from the answer to the result
 
+	SQSDelay time.Duration // of messages that SQS clients send without one
+	SQSWait  time.Duration // of receives of SQS clients without one
+
 	// Lease is the length of a lease of a pull consumer: its own Timeout, or else that of the
 	// installation; 0: neither is set.
 	Lease time.Duration

@@ -181,8 +181,61 @@ test('the attributes of a queue are set and shown', async () => {
   await newQueue('settings', { VisibilityTimeout: '60' })
   await refused(new SetQueueAttributesCommand({ QueueUrl, Attributes: { Colour: 'red' } }), 'InvalidAttributeName')
   await refused(new SetQueueAttributesCommand({ QueueUrl, Attributes: { VisibilityTimeout: '43201' } }), 'InvalidAttributeValue')
-  await refused(new SetQueueAttributesCommand({ QueueUrl, Attributes: { DelaySeconds: '5' } }), 'InvalidAttributeValue')
+  await refused(new SetQueueAttributesCommand({ QueueUrl, Attributes: { DelaySeconds: '901' } }), 'InvalidAttributeValue')
+  await refused(new SetQueueAttributesCommand({ QueueUrl, Attributes: { ReceiveMessageWaitTimeSeconds: '21' } }), 'InvalidAttributeValue')
+  await refused(new SetQueueAttributesCommand({ QueueUrl, Attributes: { MessageRetentionPeriod: '60' } }), 'InvalidAttributeValue')
   await refused(new GetQueueAttributesCommand({ QueueUrl, AttributeNames: ['Colour'] }), 'InvalidAttributeName')
+})
+
+test('a queue has defaults for the delay of its messages and the wait of its receives', async () => {
+  const QueueUrl = await newQueue('defaults', { DelaySeconds: '2', ReceiveMessageWaitTimeSeconds: '20' })
+  assert.equal(await newQueue('defaults', { DelaySeconds: '2' }), QueueUrl)
+  await refused(new CreateQueueCommand({ QueueName: 'defaults', Attributes: { DelaySeconds: '3' } }), 'QueueNameExists')
+  const { Attributes } = await send(new GetQueueAttributesCommand({ QueueUrl, AttributeNames: ['DelaySeconds', 'ReceiveMessageWaitTimeSeconds'] }))
+  assert.deepEqual(Attributes, { DelaySeconds: '2', ReceiveMessageWaitTimeSeconds: '20' })
+  const begun = Date.now()
+  await send(new SendMessageCommand({ QueueUrl, MessageBody: 'later' }))
+  await send(new SendMessageCommand({ QueueUrl, MessageBody: 'now', DelaySeconds: 0 }))
+  const got = []
+  while (got.length < 2) got.push(...await receive(QueueUrl, { WaitTimeSeconds: undefined }))
+  assert.deepEqual(got.map((m) => m.Body), ['now', 'later'])
+  assert.ok(Date.now() - begun >= 2000)
+  await send(new SetQueueAttributesCommand({ QueueUrl, Attributes: { DelaySeconds: '0', ReceiveMessageWaitTimeSeconds: '0' } }))
+  assert.deepEqual(await receive(QueueUrl, { WaitTimeSeconds: undefined }), [])
+})
+
+test('the time of the first receive is that or absent', async () => {
+  const QueueUrl = await newQueue('first')
+  await send(new SendMessageCommand({ QueueUrl, MessageBody: 'x' }))
+  const [m] = await receive(QueueUrl, { AttributeNames: ['All'], VisibilityTimeout: 0 })
+  assert.ok(Number(m.Attributes.ApproximateFirstReceiveTimestamp) >= Number(m.Attributes.SentTimestamp))
+  const [again] = await receive(QueueUrl, { AttributeNames: ['All'] })
+  assert.equal(again.Attributes.ApproximateReceiveCount, '2')
+  assert.equal(again.Attributes.ApproximateFirstReceiveTimestamp, undefined)
+})
+
+test('the receipt handle of another queue changes nothing', async () => {
+  const [a, b] = [await newQueue('handle-a'), await newQueue('handle-b')]
+  await send(new SendMessageCommand({ QueueUrl: a, MessageBody: 'mine' }))
+  const [{ ReceiptHandle }] = await receive(a, { VisibilityTimeout: 900 })
+  await refused(new DeleteMessageCommand({ QueueUrl: b, ReceiptHandle }), 'ReceiptHandleIsInvalid')
+  await refused(new ChangeMessageVisibilityCommand({ QueueUrl: b, ReceiptHandle, VisibilityTimeout: 0 }), 'ReceiptHandleIsInvalid')
+  const { Attributes } = await send(new GetQueueAttributesCommand({ QueueUrl: a, AttributeNames: ['ApproximateNumberOfMessagesNotVisible'] }))
+  assert.deepEqual(Attributes, { ApproximateNumberOfMessagesNotVisible: '1' })
+  await send(new ChangeMessageVisibilityCommand({ QueueUrl: a, ReceiptHandle, VisibilityTimeout: 43200 }))
+  await send(new DeleteMessageCommand({ QueueUrl: a, ReceiptHandle }))
+})
+
+test('an SDK reads why a request did not get to the door', async () => {
+  const QueueUrl = await newQueue('shape')
+  const elsewhere = new SQSClient({ endpoint: endpoint + '/sqs/shape', region: 'eu-west-1', maxAttempts: 1, useQueueUrlAsEndpoint: false,
+    credentials: { accessKeyId: 'any', secretAccessKey: 'any' } })
+  await assert.rejects(elsewhere.send(new SendMessageCommand({ QueueUrl, MessageBody: 'x' })), (e) => {
+    assert.equal(e.name, 'InvalidAddress', `${e.name}: ${e.message}`)
+    assert.equal(e.$metadata.httpStatusCode, 404)
+    assert.ok(e.$metadata.requestId)
+    return true
+  })
 })
 
 test('a message that was received as often as the policy says is a dead letter', async () => {
