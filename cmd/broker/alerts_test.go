@@ -281,7 +281,7 @@ func reservedChannel(t *testing.T, s *stage) {
 // However many brokers there are, each death is alerted once: exactly while all of them live. When
 // one of them dies in the middle of it, the webhook may get an alert again, under the same ID.
 func TestSeveralBrokersAlertOnce(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	const deaths = 20
 	hook, ops := newSink(t, nil), newSink(t, nil)
 	w := realWorld(t).with("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=5s",

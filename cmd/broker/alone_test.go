@@ -11,7 +11,7 @@ import (
 )
 
 func TestBrokersOnOneMySQLHaveOneRealRedis(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := &world{t: t, env: []string{"BROKER_MYSQL_DSN=" + servers.MySQL(t)}}
 	redis := "BROKER_REDIS_URL=" + servers.StartRedis(t).URL()
 	refused := func(env ...string) {
@@ -40,7 +40,7 @@ func TestBrokersOnOneMySQLHaveOneRealRedis(t *testing.T) {
 
 // A broker that was paused past its lease finds another one at its place.
 func TestAPausedBrokerWithAnEmbeddedRedisEndsWhenAnotherHasStarted(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := &world{t: t, env: []string{"BROKER_MYSQL_DSN=" + servers.MySQL(t)}}
 	paused := w.start()
 	paused.freeze()

@@ -125,7 +125,7 @@ func independentStatus(t *testing.T, p *process) {
 
 // The names that deliveries carry can be chosen.
 func TestPushTheTokenHeaderAndTheUserAgentAreSettings(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := embeddedWorld(t).with("BROKER_USER_AGENT=Acme Hooks/2", "BROKER_CONSUMER_TOKEN_HEADER=X-Acme-Token")
 	sink := newSink(t, nil)
 	s := w.start().stage(t, "k="+sink.URL)

@@ -111,7 +111,7 @@ func TestAnEmptyClaimSaysWhy(t *testing.T) {
 
 // While a scan of the store brings back what Redis has lost, nobody is told that there is less.
 func TestNothingIsCountedAsGoneWhileItIsLoaded(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	const all = 700
 	watch := func(t *testing.T, p *process) {
 		t.Helper()
@@ -144,7 +144,7 @@ func TestNothingIsCountedAsGoneWhileItIsLoaded(t *testing.T) {
 		})
 	}
 	t.Run("restart, embedded", func(t *testing.T) {
-		t.Parallel()
+		parallel(t)
 		w := embeddedWorld(t).with("BROKER_RATIONAL_DELAY=500ms", "BROKER_QUEUE_WINDOW=200")
 		p := w.start()
 		p.sample("k")
@@ -153,7 +153,7 @@ func TestNothingIsCountedAsGoneWhileItIsLoaded(t *testing.T) {
 		watch(t, w.start())
 	})
 	t.Run("FLUSHALL, real servers", func(t *testing.T) {
-		t.Parallel()
+		parallel(t)
 		w := realWorld(t).with("BROKER_RATIONAL_DELAY=500ms", "BROKER_QUEUE_WINDOW=200")
 		p := w.start()
 		p.sample("k")
@@ -166,7 +166,7 @@ func TestNothingIsCountedAsGoneWhileItIsLoaded(t *testing.T) {
 // What was delivered shortly before a start stands before the rest in the store, and is no reason to
 // think that there is no more.
 func TestFaultDeliveriesBeforeAKillHideNoneOfTheBacklog(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	const all, done = 1800, 1500
 	w := embeddedWorld(t).with("BROKER_RATIONAL_DELAY=500ms")
 	p := w.start()

@@ -27,7 +27,7 @@ func (w *world) backup(args ...string) (code int, said string) {
 }
 
 func TestABackupOfARunningBrokerIsRestoredInANewFolder(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := embeddedWorld(t)
 	p := w.start()
 	p.sample("k")
@@ -57,7 +57,7 @@ func TestABackupOfARunningBrokerIsRestoredInANewFolder(t *testing.T) {
 
 // A database without what was committed last is no silent start.
 func TestAStoreThatLostItsWriteAheadLogSaysSoUntilAnOperatorHasSeenIt(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := emptyWorld(t)
 	dir := w.setting("BROKER_DATA_DIR")
 	p := w.start()
@@ -82,7 +82,7 @@ func TestAStoreThatLostItsWriteAheadLogSaysSoUntilAnOperatorHasSeenIt(t *testing
 
 // A MySQL database that was emptied, or is another one, starts silently no more than an embedded one.
 func TestAnEmptyDatabaseThatRedisKnowsBetterIsToldReal(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with("BROKER_DATA_DIR=" + t.TempDir())
 	p := w.start()
 	s := p.stage(t, "k")
@@ -105,7 +105,7 @@ func TestAnEmptyDatabaseThatRedisKnowsBetterIsToldReal(t *testing.T) {
 
 // The journal of a broker that was killed while MySQL was away waits for its own store.
 func TestMySQLIsAwayAndTheJournalOfAnotherStoreIsTold(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w, _ := journalWorld(t)
 	p := w.start()
 	p.journalled()

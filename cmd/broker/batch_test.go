@@ -105,7 +105,7 @@ func TestBatchPublishChecksTokensAndMediaTypeFirst(t *testing.T) {
 // A long stream is answered while it is still being sent, and far more of it
 // than the broker would keep in memory goes through one request.
 func TestBatchPublishStreams(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := embeddedWorld(t)
 	p := w.start("BROKER_MAX_BODY=64KiB")
 	p.sample()
@@ -369,7 +369,7 @@ func TestBatchClaimOfAClientThatLeftKeepsNothing(t *testing.T) {
 }
 
 func TestAWaitingClaimIsWokenByAPublishOnAnotherBrokerOverRealRedis(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t)
 	a := w.start()
 	b := w.start()

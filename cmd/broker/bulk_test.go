@@ -36,7 +36,7 @@ func TestBulks(t *testing.T) {
 			"lines of a file":             bulkFileLines,
 			"a body that does not arrive": brokenBulk,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }
@@ -362,7 +362,7 @@ func bulkBadRows(t *testing.T, p *process) {
 
 // A producer sees and changes its own bulks only.
 func TestBulksBelongToTheirProducer(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).with(fetchInside, "BROKER_OPEN_MANAGEMENT=false").start()
 	admin := []string{"X-Broker-Admin-Token", adminToken}
 	p.do("PUT", "/channel/c", "token=c-token", append(admin, "Content-Type", formType)...)

@@ -31,7 +31,7 @@ func TestBulkBodies(t *testing.T) {
 			"a form that is cut at a byte":   cutForms,
 			"the largest body, and one more": largestBulks,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }

@@ -63,7 +63,7 @@ func (p *process) requireEach(n int) {
 
 // A broker that is killed at any step of a bulk neither loses nor repeats a row.
 func TestFaultKillOfBulks(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for point, hits := range map[string]int{failpoint.AfterBulkBody: 1, failpoint.BeforeBulkStep: 3,
 		failpoint.AfterBulkStep: 3, failpoint.AfterFanout: 2} {
 		t.Run(point, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestFaultKillWhileABulkComesPublishesNothing(t *testing.T) {
 
 // A broker that is killed while it fetches a file is replaced, and the fetch begins anew.
 func TestFaultKillWhileAFileIsFetched(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with(quick...).with(fetchInside)
 	url := file(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, numbered(60_000)) })
 	p := w.start(envKill + "=" + failpoint.AfterBulkChunk + ":2")
@@ -135,7 +135,7 @@ func TestFaultKillWhileAFileIsFetched(t *testing.T) {
 // An owner that stands still is replaced within 20 s, also inside a transaction, and does no harm
 // when it goes on. Redis is wiped as well.
 func TestFaultAStoppedOwnerOfABulkIsReplaced(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with(quick...)
 	p := w.start()
 	p.sample("k")

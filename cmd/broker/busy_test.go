@@ -155,7 +155,7 @@ func TestBusyAnswersAreRepeatedByTheHarness(t *testing.T) {
 			`{"Status":503,"code":"outcome_unknown"}` + "\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			var bodies []string
 			base := serveHTTP(t, func(w http.ResponseWriter, r *http.Request, _ <-chan struct{}) {
 				body, _ := io.ReadAll(r.Body)

@@ -26,7 +26,7 @@ func TestDeadLettersByCause(t *testing.T) {
 			"a redrive to another consumer is held and ends with it":    redriveToAnotherIsHeld,
 			"a redrive keeps to its rate, is paused, and ends for good": redriveAtARate,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }

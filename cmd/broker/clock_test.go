@@ -29,7 +29,7 @@ func (p *process) awaitClock(by time.Duration) {
 // lost or sent twice, IDs follow the clock of the store, its node number stays its
 // own, and a retry comes when it should, also when Redis has forgotten it.
 func TestFaultClockOfABrokerJumpsOnRealServers(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	dir := t.TempDir()
 	program, err := clockjump.Build(dir, "github.com/penstock-broker/penstock/cmd/broker")
 	require.NoError(t, err)

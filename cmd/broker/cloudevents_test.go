@@ -39,7 +39,7 @@ func TestCloudEventsOfTheOfficialSDK(t *testing.T) {
 			"an event waits in a schedule":       scheduledEvents,
 			"an ordinary message is not touched": func(t *testing.T, p *process) { notAnEvent(t, p) },
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }

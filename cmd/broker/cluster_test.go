@@ -41,7 +41,7 @@ func nodeOf(t *testing.T, p *process) int {
 }
 
 func TestClusterOnRealServers(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with("BROKER_RATIONAL_DELAY=500ms")
 	ps := trio(t, w)
 	t.Run("brokers have different node numbers", func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestClusterOnRealServers(t *testing.T) {
 		"of different messages with one ID posted everywhere one is stored":          fiftyOfOneID,
 		"a pull job is one job on all brokers":                                       oneJobEverywhere,
 	} {
-		t.Run(name, func(t *testing.T) { t.Parallel(); story(t, ps) })
+		t.Run(name, func(t *testing.T) { parallel(t); story(t, ps) })
 	}
 }
 
@@ -195,7 +195,7 @@ func oneJobEverywhere(t *testing.T, ps []*process) {
 // A broker whose fail-safe is off dies between the commit and the queue: one
 // that has it brings the message.
 func TestClusterOneBrokerMayHaveNoFailSafeOnRealServers(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with(quick...)
 	sink := newSink(t, nil)
 	without := w.start("BROKER_REAPER=false", envKill+"="+failpoint.BeforeFanout+":2")

@@ -53,7 +53,7 @@ func TestMetricsOfEachConsumer(t *testing.T) {
 			"a rate":                       metricsOfARate,
 			"what is left out, and denied": metricsLeftOut,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }
@@ -182,7 +182,7 @@ func labelsOf(m *dto.Metric) map[string]string {
 
 // What exists, and what was deleted, changes neither the size of the page nor a counter.
 func TestMetricsHaveAConstantSizeAndCountersNeverFall(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	sink := newSwitchSink(t)
 	sink.works.Store(true)
 	p := embeddedWorld(t).start("BROKER_ALLOW_DELETE=true", "BROKER_RATIONAL_DELAY=500ms")

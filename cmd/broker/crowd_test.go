@@ -76,7 +76,7 @@ func (c *crowd) close() {
 // its deliveries and stores need: every message is delivered at its first
 // attempt, and when the crowd has gone everybody is served again.
 func TestHostileCrowdLeavesDescriptorsToDeliveries(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	const files, messages = 256, 20
 	p := embeddedWorld(t).with(envFiles+"="+strconv.Itoa(files), "BROKER_PUSH_CONCURRENCY=32").start()
 	// so that many are in flight
@@ -122,7 +122,7 @@ func TestHostileCrowdLeavesDescriptorsToDeliveries(t *testing.T) {
 // Clients with valid tokens that announce large bodies and send them byte by
 // byte hold nothing that others need.
 func TestHostileSlowBodiesKeepNobodyFromPublishing(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).start()
 	s := p.stage(t)
 	s.persist("before")

@@ -33,7 +33,7 @@ func TestDeletion(t *testing.T) {
 			"dead letters":        deletedDeadLetters,
 			"an ordered consumer": deletedOrderedConsumer,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }
@@ -299,7 +299,7 @@ func TestDeletionUnderLoad(t *testing.T) {
 
 // A broker whose copy of the catalogue is old accepts nothing for what was deleted meanwhile.
 func TestABrokerWithAnOldCopyAcceptsNothingForWhatIsDeleted(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with(quick...).with("BROKER_ALLOW_DELETE=true")
 	a, b := w.start(), w.start()
 	for i := range 3 {

@@ -46,10 +46,10 @@ func TestAConsumerDecidesWhatItIsTold(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
 		p := w.start(append(quick, "BROKER_CONSUMER_TOKEN_HEADER=X-Api-Key")...)
 		for name, protocol := range map[string]string{"http1": "", "http2": "h2"} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); minimalDeliveries(t, p, protocol) })
+			t.Run(name, func(t *testing.T) { parallel(t); minimalDeliveries(t, p, protocol) })
 		}
-		t.Run("status and result", func(t *testing.T) { t.Parallel(); minimalQuestions(t, p) })
-		t.Run("a dead letter of another channel", func(t *testing.T) { t.Parallel(); minimalForward(t, p) })
+		t.Run("status and result", func(t *testing.T) { parallel(t); minimalQuestions(t, p) })
+		t.Run("a dead letter of another channel", func(t *testing.T) { parallel(t); minimalForward(t, p) })
 	})
 }
 

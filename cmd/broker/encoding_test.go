@@ -40,7 +40,7 @@ func TestTheCodingsOfAPayloadGoWithIt(t *testing.T) {
 			"that cannot be kept are refused":    codedBodies,
 			"headers that describe the payload":  describedPayloads,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }

@@ -30,8 +30,8 @@ func TestWhatHasFailedSaysWhatAndWhy(t *testing.T) {
 			}
 		}))
 		t.Cleanup(server.Close)
-		t.Run("a dead reply", func(t *testing.T) { t.Parallel(); deadReply(t, p, server.URL) })
-		t.Run("a request", func(t *testing.T) { t.Parallel(); failedRequests(t, p, server.URL) })
+		t.Run("a dead reply", func(t *testing.T) { parallel(t); deadReply(t, p, server.URL) })
+		t.Run("a request", func(t *testing.T) { parallel(t); failedRequests(t, p, server.URL) })
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 // The primary dies under load, and its semi-synchronous replica takes its place, read-only
 // at first: what was acknowledged is there, and what was delivered stays delivered.
 func TestMySQLFailoverToASemiSynchronousReplicaLosesNothing(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	pair := servers.StartMySQLPair(t)
 	at := func(s *servers.MySQLServer) string { return "127.0.0.1:" + strconv.Itoa(s.Port()) }
 	dsn := pair.Primary.UserDSN("penstock")

@@ -15,7 +15,7 @@ import (
 // A broker that is killed at any boundary of a message's life loses nothing
 // that it acknowledged, and repeats no delivery but those that were under way.
 func TestFaultKillAtEachPointLosesNothing(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, point := range []string{failpoint.BeforeCommit, failpoint.AfterCommit, failpoint.BeforeFanout,
 		failpoint.AfterFanout,
 		failpoint.AfterClaim, failpoint.BeforePost, failpoint.AfterPost, failpoint.AfterOutcome, failpoint.AfterAck} {
@@ -68,7 +68,7 @@ func TestFaultKillBetweenOutcomeAndAckRepeatsNothing(t *testing.T) {
 // A poison message that kills its broker each time is dead after its attempts,
 // and everything else goes on.
 func TestFaultKillByPoisonEndsInADeadLetter(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with(quick...)
 	s := newSink(t, nil)
 	p := w.start()
@@ -139,7 +139,7 @@ func TestFaultKillAfterRedriveStillDelivers(t *testing.T) {
 }
 
 func TestFaultFlushallUnderLoadLosesNothing(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with(quick...)
 	s := newSink(t, nil)
 	p := w.start()
@@ -180,7 +180,7 @@ func TestFaultFlushallUnderLoadLosesNothing(t *testing.T) {
 
 // A worker whose job's lease was wiped with Redis may still report success.
 func TestFaultFlushallDoesNotRefuseAWorkerItsResult(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with("BROKER_RATIONAL_DELAY=500ms")
 	p := w.start()
 	p.sample("k")
@@ -202,7 +202,7 @@ func TestFaultFlushallDoesNotRefuseAWorkerItsResult(t *testing.T) {
 }
 
 func TestFaultRestartOfRedisLosesNothing(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with(quick...)
 	s := newSink(t, nil)
 	p := w.start()
@@ -224,7 +224,7 @@ func TestFaultRestartOfRedisLosesNothing(t *testing.T) {
 }
 
 func TestFaultRestartOfMySQLLosesNothing(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := ownMySQLWorld(t).with(quick...)
 	s := newSink(t, nil)
 	p := w.start()
@@ -249,7 +249,7 @@ func TestFaultRestartOfMySQLLosesNothing(t *testing.T) {
 // MySQL stands still for longer than a lease while an outcome waits for it. The broker
 // keeps the lease meanwhile: the job becomes due for nobody.
 func TestFaultPauseOfMySQLLetsNoLeaseEnd(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := ownMySQLWorld(t).with(quick...)
 	s := newSink(t, func(_ int, r received) int {
 		if r.body == "m-held" {
@@ -286,11 +286,11 @@ func TestFaultPauseOfMySQLLetsNoLeaseEnd(t *testing.T) {
 
 // Two brokers: one dies, the other delivers what it left.
 func TestFaultKillOfOneBrokerIsTakenOverByAnother(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, point := range []string{failpoint.BeforeFanout, failpoint.AfterClaim, failpoint.AfterPost,
 		failpoint.AfterOutcome} {
 		t.Run(point, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			w := realWorld(t).with(quick...)
 			s := newSink(t, nil)
 			other := w.start()

@@ -16,7 +16,7 @@ func TestFiltersSeeOneTruth(t *testing.T) {
 			"attributes of events": filteredEvents,
 			"large integers":       filteredIntegers,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }

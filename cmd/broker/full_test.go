@@ -10,7 +10,7 @@ import (
 // A limit of sizes is what a quota is: the store answers, and takes no further byte. The broker goes on,
 // says so, and refuses for certain.
 func TestFaultABrokerBeyondItsQuotaRefusesForCertainAndIsNotReady(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).start(envSize + "=4000000")
 	p.sample("k")
 	once := func(method, path, body string, header ...string) reply {

@@ -109,7 +109,7 @@ func TestDelaysAndAttemptsOfPullJobsSurviveARestart(t *testing.T) {
 		"a kill": func(p *process) { p.kill() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			w := embeddedWorld(t).with(quick...)
 			p := w.start()
 			later, attempt := toldOfPullJobs(t, p)
@@ -120,7 +120,7 @@ func TestDelaysAndAttemptsOfPullJobsSurviveARestart(t *testing.T) {
 }
 
 func TestFaultDelaysAndAttemptsOfPullJobsSurviveFlushallReal(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with(quick...)
 	p := w.start()
 	later, attempt := toldOfPullJobs(t, p)
@@ -160,7 +160,7 @@ func requireTold(t *testing.T, p *process, later, attempt string) {
 // A clean stop of the embedded broker ends no lease: its worker reports after the next start, no other
 // worker gets the job meanwhile, and a lease that ends while no broker runs is a lost one.
 func TestLeasesOfPullJobsSurviveACleanRestart(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := embeddedWorld(t).with(quick...)
 	p := w.start()
 	p.sample("held", "ended", "extended")
@@ -198,7 +198,7 @@ func TestLeasesOfPullJobsSurviveACleanRestart(t *testing.T) {
 // FLUSHALL ends no lease of a worker: the broker that gave it restores it, so nobody else gets the job,
 // and the report is taken. What was given back or reported through another broker stays as it is.
 func TestFaultLeasesOfPullJobsSurviveFlushallReal(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with(quick...)
 	p, other := w.start(), w.start()
 	p.sample("held", "later", "over")

@@ -47,9 +47,9 @@ type world struct {
 
 // onEachStore runs a test on the embedded stores and on real servers.
 func onEachStore(t *testing.T, f func(t *testing.T, w *world)) {
-	t.Parallel()
-	t.Run("embedded", func(t *testing.T) { t.Parallel(); f(t, embeddedWorld(t)) })
-	t.Run("real servers", func(t *testing.T) { t.Parallel(); f(t, realWorld(t)) })
+	t.Parallel() // it is nothing by itself
+	t.Run("embedded", func(t *testing.T) { parallel(t); f(t, embeddedWorld(t)) })
+	t.Run("real servers", func(t *testing.T) { parallel(t); f(t, realWorld(t)) })
 }
 
 // embeddedWorld is a folder with the tables of the store.

@@ -15,9 +15,9 @@ import (
 func TestHeadersStayAsTheyWereWritten(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
 		p := w.start("BROKER_RETRY_BACKOFF=200ms", "BROKER_RETRY_JITTER=0")
-		t.Run("names, empty values and Latin-1", func(t *testing.T) { t.Parallel(); headersAsWritten(t, p) })
-		t.Run("any scheme of credentials", func(t *testing.T) { t.Parallel(); anyScheme(t, p) })
-		t.Run("a date of PHP", func(t *testing.T) { t.Parallel(); dateOfPHP(t, p) })
+		t.Run("names, empty values and Latin-1", func(t *testing.T) { parallel(t); headersAsWritten(t, p) })
+		t.Run("any scheme of credentials", func(t *testing.T) { parallel(t); anyScheme(t, p) })
+		t.Run("a date of PHP", func(t *testing.T) { parallel(t); dateOfPHP(t, p) })
 	})
 }
 

@@ -136,7 +136,7 @@ func TestFaultAnOlderStateOfTheStoreUnderStoppedBrokersIsNoticed(t *testing.T) {
 }
 
 func TestFaultABrokerThatWasCutOffNoticesAnOlderStateOnRealServers(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	h := newHistoryWorld(t, realWorld(t))
 	h.brokers[1].freeze()
 	h.goBack()

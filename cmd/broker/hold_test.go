@@ -159,7 +159,7 @@ func TestAHoldEndsWithItsReason(t *testing.T) {
 
 // The fail-safe of a broker may call re-trigger: it is no person.
 func TestTheFailSafeEndsNoHold(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).start("BROKER_RETRY_BACKOFF=50ms")
 	k := newTired(t)
 	s := p.stage(t, "k="+k.URL+"/old")
@@ -202,7 +202,7 @@ func TestFaultAHoldSurvivesARestartAndALostRedis(t *testing.T) {
 
 // A hold ends by itself, at its time.
 func TestAHoldThatIsOverIsNotShown(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).start("BROKER_RETRY_BACKOFF=50ms", "BROKER_RETRY_MAX_DELAY=2s")
 	k := newTired(t)
 	s := p.stage(t, "k="+k.URL+"/old")

@@ -302,7 +302,7 @@ func (p *process) awaitResources(baseline []float64) {
 // attempt; a good one beside them gets every message once; clients that abuse
 // the listener meanwhile get nothing; and afterwards the process is as before.
 func TestHostileConsumersGetOneRequestPerAttemptAndLeaveNothingBehind(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).with("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=8s", "BROKER_RETRY_BACKOFF=200ms",
 		"BROKER_MAX_RETRIES=1", "BROKER_RETRY_MAX_DELAY=500ms", "GOGC=100").start() // else 128 MiB of garbage may gather
 	good := newSink(t, nil)
@@ -393,7 +393,7 @@ func abuse(t *testing.T, p *process) {
 // One consumer of a hundred hangs: the other ninety-nine get every message,
 // each once, while it holds no more than its share of the requests.
 func TestHostileConsumerThatHangsDelaysNoneOfNinetyNine(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	const n, messages = 100, 20
 	var held atomic.Int32
 	hanging := serveHTTP(t, func(_ http.ResponseWriter, _ *http.Request, over <-chan struct{}) {

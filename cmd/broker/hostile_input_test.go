@@ -158,7 +158,7 @@ func hostileValues(t *testing.T, s *stage, sink *sink) {
 // A callback URL that reaches inside is refused when it is registered, a name
 // that leads there when it is called; what is allowed explicitly works.
 func TestHostileCallbacksReachNothingInside(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	inside := newSink(t, nil)
 	port := inside.URL[strings.LastIndex(inside.URL, ":"):]
 	p := embeddedWorld(t).with("BROKER_EGRESS=public", "BROKER_RETRY_BACKOFF=100ms", "BROKER_MAX_RETRIES=1").start()
@@ -202,7 +202,7 @@ func TestHostileCallbacksReachNothingInside(t *testing.T) {
 // A redirect to another consumer, to the broker itself or inside is never
 // followed, so no token travels.
 func TestHostileRedirectsTakeNoTokenAlong(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	thief := newSink(t, nil)
 	p := embeddedWorld(t).with("BROKER_RETRY_BACKOFF=100ms", "BROKER_MAX_RETRIES=1").start()
 	s := p.stage(t)

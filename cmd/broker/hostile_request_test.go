@@ -77,7 +77,7 @@ func rawCases(s *stage) map[string]rawCase {
 // Each shape is answered once and its connection closed, nothing hidden behind
 // it is carried out, and the broker goes on.
 func TestHostileRequestsEndTheirConnectionAndStoreNothing(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).start()
 	s := p.stage(t, "k")
 	hidden := "POST " + s.path("/broadcast") + " HTTP/1.1\r\nHost: b\r\nX-Broker-Message-ID: smuggled\r\n" + rawTokens +
@@ -193,7 +193,7 @@ func chunk(s string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(s), s) }
 // What is unusual and unambiguous is served: a target with a host, a client
 // that waits to be asked for its body. Methods that nobody knows are refused.
 func TestHostileExpectationsAndAbsoluteTargetsAreServed(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := embeddedWorld(t).start().stage(t, "k")
 	answer := rawExchange(t, s.process, "POST http://elsewhere.example"+s.path("/broadcast")+
 		" HTTP/1.1\r\nHost: b\r\nX-Broker-Message-ID: absolute\r\n"+rawTokens+"Content-Length: 1\r\n\r\nx")

@@ -116,7 +116,7 @@ func (x *tenants) strange(path string) string {
 // A wrong token opens nothing at any route, whatever the mistake, and the
 // refusal does not tell whether the thing behind it exists.
 func TestHostileTokensOpenNothing(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	x := newTenants(t)
 	type door struct {
 		header string
@@ -213,7 +213,7 @@ func TestHostileTokensOpenNothing(t *testing.T) {
 // Tokens, jobs, cursors and messages of one channel or consumer are of no use
 // in another one.
 func TestHostileTenantsCannotReachEachOther(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	x := newTenants(t)
 	a, b := "/channel/a/consumer/k", "/channel/b/consumer/k"
 	inflight := to("INFLIGHT")

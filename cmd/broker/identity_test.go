@@ -26,7 +26,7 @@ func TestAMessageIDIsOneProducersAndOneContents(t *testing.T) {
 			"a payload of the largest size is compared":     largeRepeats,
 			"another producer learns only that it is taken": squatted,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }

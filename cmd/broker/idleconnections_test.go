@@ -12,7 +12,7 @@ import (
 // A client opens more connections than a broker may have, and sends one byte on each. Others connect
 // and are served, and so are probes and management from the address of the crowd itself.
 func TestHostileConnectionsOfOneAddressLockNobodyOut(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	const files = 512 // 256 connections
 	p := embeddedWorld(t).with(envFiles+"="+strconv.Itoa(files), "BROKER_PUSH_CONCURRENCY=32").start()
 	p.sample("k")

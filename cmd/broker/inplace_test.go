@@ -10,7 +10,7 @@ import (
 
 // A broker whose data folder is removed would go on answering 201.
 func TestABrokerEndsWhenItsDataFolderIsTakenAway(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	dir := filepath.Join(t.TempDir(), "data")
 	p := emptyWorld(t).with("BROKER_DATA_DIR=" + dir).start()
 	p.sample("k")

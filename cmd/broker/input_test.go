@@ -230,7 +230,7 @@ func smuggle(t *testing.T, s *stage) {
 
 // Clients that send a byte now and then are cut off, and cost the others nothing.
 func TestInputOfSlowClientsIsBounded(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).start()
 	s := p.stage(t, "k")
 	const clients = 200

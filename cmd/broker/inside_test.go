@@ -45,7 +45,7 @@ func inner(t *testing.T, answer string) (url string, asked *atomic.Int32) {
 }
 
 func TestNothingInsideIsFetchedForAProducer(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	url, asked := inner(t, `{"a":"inner"}`+"\n")
 	s := embeddedWorld(t).start("BROKER_MAX_RETRIES=0").stage(t)
 	for _, at := range []string{url, s.base, "http://10.0.0.1/", "http://[::1]:1/", "http://[64:ff9b::a00:1]/",
@@ -68,7 +68,7 @@ func TestNothingInsideIsFetchedForAProducer(t *testing.T) {
 }
 
 func TestTheBrokerItselfIsNeverFetched(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := embeddedWorld(t).start(fetchInside, "BROKER_MAX_RETRIES=0").stage(t)
 	port := s.base[strings.LastIndexByte(s.base, ':'):]
 	closed := s.fetched("http://127.0.0.1:1/")
@@ -94,7 +94,7 @@ func TestTheBrokerItselfIsNeverFetched(t *testing.T) {
 
 // Another broker of the installation is another address, so it is asked, and refuses.
 func TestNoBrokerAnswersAnotherOnOpenManagement(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	other := embeddedWorld(t).start("BROKER_USER_AGENT=Other/2")
 	other.put("/channel/orders", "token", "very-secret")
 	s := embeddedWorld(t).start(fetchInside, "BROKER_MAX_RETRIES=0", "BROKER_USER_AGENT=Mozilla/5.0").stage(t)
@@ -160,7 +160,7 @@ func TestALocationIsAskedWhereItsConsumerIs(t *testing.T) {
 
 // Token endpoints, reply URLs and the alert webhook are URLs of management, and yet never this broker.
 func TestTheBrokerPostsToItselfForCallbacksOnly(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	addr := freeAddr(t)
 	hook := "http://" + addr + "/channel/hook/pause" // what a request to it would leave behind
 	p := embeddedWorld(t).with(quick...).launch("BROKER_LISTEN="+addr, "BROKER_USER_AGENT=x", "BROKER_ALERT_WEBHOOK_URL="+
@@ -193,7 +193,7 @@ func TestTheBrokerPostsToItselfForCallbacksOnly(t *testing.T) {
 }
 
 func TestAProducerNeverSeesACallback(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, open := range []bool{true, false} {
 		s := embeddedWorld(t).with(quick...).start("BROKER_MAX_RETRIES=0", fmt.Sprintf("BROKER_OPEN_MANAGEMENT=%v", open))
 		admin := []string{"X-Broker-Admin-Token", adminToken, "Content-Type", "application/x-www-form-urlencoded"}

@@ -116,7 +116,7 @@ func labelled(prefix string, n int) (out []string) {
 }
 
 func TestMySQLStandsStillAndTheJournalTakesMessagesInOrderOnce(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w, _ := journalWorld(t)
 	p := w.start()
 	p.sample("k")
@@ -168,7 +168,7 @@ $`, lines.body)
 }
 
 func TestMySQLIsStoppedAndTheBrokerKilledAndTheJournalIsStoredOnce(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w, _ := journalWorld(t)
 	p := w.start()
 	p.journalled()
@@ -193,10 +193,10 @@ func TestMySQLIsStoppedAndTheBrokerKilledAndTheJournalIsStoredOnce(t *testing.T)
 
 // The store has the message, and its answer is lost: the journal has it too, and its replay finds it.
 func TestALostAnswerOfMySQLAndAKillStoreAMessageOfTheJournalOnce(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, kill := range []bool{false, true} {
 		t.Run(fmt.Sprint("kill ", kill), func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			w, link := journalWorld(t)
 			p := w.start()
 			p.sample("k")
@@ -280,7 +280,7 @@ func (p *process) floodUntilItDies(prefix string) (acked []string) {
 }
 
 func TestTheJournalOfAKilledBrokerIsReplayedByACommand(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w, _ := journalWorld(t)
 	gone, p := w.start(), w.start("BROKER_DATA_DIR="+t.TempDir())
 	gone.journalled()
@@ -335,7 +335,7 @@ func (w *world) replayFor(dir string, most time.Duration) (code int, said string
 }
 
 func TestMySQLIsAwayAndAFullJournalRefusesAndTellsNoLie(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w, _ := journalWorld(t)
 	w.with("BROKER_JOURNAL_MAX_BYTES=128KiB")
 	p := w.start()
@@ -363,10 +363,10 @@ func TestMySQLIsAwayAndAFullJournalRefusesAndTellsNoLie(t *testing.T) {
 // A disk returns another byte than was written: one message is lost, its receipt says so, and the
 // file is kept. All others are stored, by a broker or by the command.
 func TestAFlippedByteInTheJournalOfAMySQLThatWasAwayLosesOneMessageAndSaysSo(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, command := range []bool{false, true} {
 		t.Run(fmt.Sprint("command ", command), func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			w, _ := journalWorld(t)
 			p := w.start()
 			p.journalled()
@@ -405,7 +405,7 @@ func TestAFlippedByteInTheJournalOfAMySQLThatWasAwayLosesOneMessageAndSaysSo(t *
 }
 
 func TestAMessageOfTheJournalWaitsForAPausedChannel(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w, link := journalWorld(t)
 	a, b := w.start(), w.start("BROKER_DATA_DIR="+t.TempDir())
 	a.journalled()

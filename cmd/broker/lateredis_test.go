@@ -13,7 +13,7 @@ import (
 // A broker that starts while Redis is away does what a running one does: it accepts, says so, and
 // delivers when Redis comes.
 func TestFaultABrokerStartedWithoutRedisAcceptsReal(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with(quick...)
 	w.redis.Stop()
 	p := w.start() // it is ready
@@ -44,7 +44,7 @@ func TestFaultABrokerStartedWithoutRedisAcceptsReal(t *testing.T) {
 
 // A Redis that is there and does not take the broker is a mistake in the settings.
 func TestARedisThatRefusesTheBrokerEndsTheStartReal(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t)
 	p := w.launch("BROKER_REDIS_URL=" + strings.Replace(w.redis.URL(), "redis://", "redis://nobody:wrong@", 1))
 	p.awaitEnd()

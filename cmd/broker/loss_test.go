@@ -11,10 +11,10 @@ import (
 // Redis is emptied while requests are in flight, which takes the attempts and the
 // leases with it. The brokers give them back, so that every message arrives once.
 func TestFaultFlushallRepeatsNothingThatIsInFlight(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for brokers := 1; brokers <= 2; brokers++ {
 		t.Run(fmt.Sprintf("%d on real servers", brokers), func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			w := realWorld(t).with("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=30s",
 				"BROKER_CONSUMER_CONCURRENCY=20")
 			s := newSink(t, func(int, received) int { time.Sleep(2 * time.Second); return 204 })

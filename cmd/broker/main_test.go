@@ -35,9 +35,7 @@ const (
 
 func TestMain(m *testing.M) {
 	if os.Getenv(envMain) != "1" {
-		// These tests wait more than they compute; -parallel still overrides it. With more of them two
-		// processors are so late that brokers lose their leases, and time goes into repeats.
-		_ = flag.Set("test.parallel", "5")
+		_ = flag.Set("test.parallel", "1000") // parallel has the bounds
 		code := m.Run()
 		if folder := plainFolder.Load(); folder != nil {
 			_ = os.RemoveAll(*folder)

@@ -37,7 +37,7 @@ func (p *process) memory(line string) int {
 // its connections. (300 of these took 1.2 GB when bodies were read first.) The broker
 // runs without the race detector, whose shadow memory varies with the schedule.
 func TestMemoryHostileBodiesWithoutATokenTakeNone(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	const each, size = 8, 4 << 20
 	w := embeddedWorld(t).with("BROKER_OPEN_MANAGEMENT=false", "BROKER_ALLOW_DELETE=true")
 	w.program = plainProgram(t)
@@ -126,7 +126,7 @@ func sendAll(addr, head string, body []byte, chunked bool) (reply, error) {
 // runs without the race detector, which would keep memory of its own; without the
 // bounds a list alone takes 4 GiB.
 func TestMemoryOfLargeMessagesIsBounded(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	plain := plainProgram(t)
 	t.Run("text", func(t *testing.T) { largeMessages(t, plain, "x", 1, 700) })
 	t.Run("text that JSON makes six times as long", func(t *testing.T) { largeMessages(t, plain, "\x01", 6, 1400) })

@@ -100,7 +100,7 @@ func (f *mysqlFault) kill(t *testing.T) (n int) {
 // The answer to a producer is 201 and stored, or 503, within five seconds,
 // whatever MySQL does, and afterwards everything goes on by itself.
 func TestMySQLFaults(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	f := startMySQLFault(t)
 	// One after the other: each is a fault of the whole server.
 	t.Run("tables are locked", func(t *testing.T) {
@@ -243,7 +243,7 @@ func (f *mysqlFault) hiccups(t *testing.T) {
 
 // MySQL stands still for longer than anything waits. Meanwhile nothing piles up.
 func TestMySQLStandsStillAndEveryoneIsTold(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	stop := 8 * time.Second
 	if text := os.Getenv(envStop); text != "" {
 		var err error
@@ -279,7 +279,7 @@ func TestMySQLStandsStillAndEveryoneIsTold(t *testing.T) {
 // The disk of MySQL fills up: what cannot be stored is refused, what is stored is
 // delivered, and a larger disk is all that is needed.
 func TestMySQLDiskIsFull(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	f := startMySQLFault(t, "--innodb-file-per-table=0", "--innodb-data-file-path=ibdata1:12M:autoextend:max:32M",
 		"--innodb-autoextend-increment=4")
 	l, sink := f.load(t, 4)

@@ -104,7 +104,7 @@ func (p *process) share(bound string) float64 {
 
 // What parsing takes besides the text is bounded: names, cells, members and tags.
 func TestNeighboursWideRequestsTakeLittleMemory(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := embeddedWorld(t)
 	w.program = plainProgram(t)
 	p := w.start()

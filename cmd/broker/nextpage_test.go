@@ -12,7 +12,7 @@ import (
 // The link to the next page goes on from its place when what it names is gone, has moved, or was made
 // again.
 func TestTheNextPageOutlivesWhatItNames(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).start("BROKER_ALLOW_DELETE=true")
 	s := p.stage(t)
 	page := func(path string) (links []string, next string) {

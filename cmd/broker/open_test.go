@@ -9,7 +9,7 @@ import (
 )
 
 func TestManagementIsOpenWithoutAnAdminTokenUnderTheBrokersNamesOnly(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	closed := embeddedWorld(t).start("BROKER_OPEN_MANAGEMENT=")
 	requireProblem(t, closed.do("GET", "/producers", ""), 401, "token_missing")
 	require.Equal(t, 200, closed.do("GET", "/producers", "", "X-Broker-Admin-Token", adminToken).status)
@@ -25,7 +25,7 @@ func TestManagementIsOpenWithoutAnAdminTokenUnderTheBrokersNamesOnly(t *testing.
 }
 
 func TestABrokerWarnsOfManagementThatIsOpenBeyondLoopback(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	_, port, err := net.SplitHostPort(freeAddr(t))
 	require.NoError(t, err)
 	p := embeddedWorld(t).launch("BROKER_LISTEN=0.0.0.0:"+port, "BROKER_OPEN_MANAGEMENT=true")

@@ -51,7 +51,7 @@ func TestOperate(t *testing.T) {
 			"a purged key goes on":                                  purgedKeyGoesOn,
 			"messages are searched":                                 messagesAreSearched,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }
@@ -315,7 +315,7 @@ func messagesAreSearched(t *testing.T, p *process) {
 
 // What a retry made due stays due: a Redis that is emptied afterwards does not bring the delays back.
 func TestFaultRetriedJobsStayDueAfterFlushallReal(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t)
 	p := w.start("BROKER_RATIONAL_DELAY=500ms", "BROKER_RETRY_BACKOFF=1h")
 	sink := newSwitchSink(t)

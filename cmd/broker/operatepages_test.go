@@ -18,11 +18,11 @@ import (
 
 // The commands of the pages for operators work as they stand, one after the other.
 func TestTheCommandsOfThePagesForOperatorsWork(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, page := range []string{"docs/operate/it-is-late.md", "docs/operate/nothing-arrives.md",
 		"docs/operate/after-an-outage.md"} {
 		t.Run(page, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			target := newSink(t, func(int, received) int { return 500 })
 			p := embeddedWorld(t).start()
 			p.put("/producer/shop", "token", "p-token")
@@ -57,7 +57,7 @@ func runPage(t *testing.T, p *process, page string, pairs ...string) {
 // The page about failures names two causes and a redrive; here they are those of a consumer that fails in two ways
 // and then stands still, so the redrive can be paused.
 func TestTheCommandsOfThePageAboutFailuresWork(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	var asked atomic.Int32
 	url := serveHTTP(t, func(w http.ResponseWriter, r *http.Request, over <-chan struct{}) {
 		switch asked.Add(1) {

@@ -89,7 +89,7 @@ func TestAnOrderedConsumerGetsEachKeyInOrder(t *testing.T) {
 			"pull":                   orderOfPull,
 			"bad keys":               badOrderingKeys,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 // and a broker is killed and started again. No key is out of order, and no two messages of a key
 // are in flight together.
 func TestOrderHoldsThroughALostRedisAndAKilledBroker(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	const keys, each = 24, 25
 	w := realWorld(t)
 	settings := []string{"BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=2s"}

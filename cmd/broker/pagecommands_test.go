@@ -26,7 +26,7 @@ func pageCommands(t *testing.T, page string) (script string) {
 // The commands of these pages work on the broker of `make run` in any state, and in one terminal: one
 // after the other, again, and after a restart. An answer of 400 or more ends the script.
 func TestTheCommandsOfThePagesWorkInAnyState(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := emptyWorld(t)
 	received, folder := &syncBuffer{}, t.TempDir()
 	sink, err := startSink("127.0.0.1:0", received)

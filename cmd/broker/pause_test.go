@@ -106,7 +106,7 @@ func leasesEnded(t *testing.T, p *process) (n int) {
 // number, which a third takes, and goes on then: its jobs were delivered by the
 // others, it calls nobody for them, and stores nothing under the number.
 func TestPausedBrokerIsFencedOnRealServers(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	const slots = 16
 	// The lease of a delivery is 1 s + 0.5 s + 3 s, that of a node number 4 s.
 	w := realWorld(t).with(quick...).with("BROKER_CONSUMER_CONCURRENCY=" + strconv.Itoa(slots))

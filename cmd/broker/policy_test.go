@@ -37,7 +37,7 @@ func TestEachConsumerHasItsPolicy(t *testing.T) {
 			"a pull worker gives up":      deadByConsumer,
 			"headers of a consumer":       headersOfPolicy,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }

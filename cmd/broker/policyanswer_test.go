@@ -76,10 +76,10 @@ func headersOfPolicy(t *testing.T, p *process) {
 // credentials take the place of the token where both are in Authorization, in deliveries and in
 // questions to the status URL.
 func TestTheHeaderOfTheTokenIsNotReplaced(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for header, want := range map[string]string{"X-Api-Key": "k-token", "Authorization": "Bearer t"} {
 		t.Run(header, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			w := embeddedWorld(t).with(quick...).with("BROKER_CONSUMER_TOKEN_HEADER=" + header)
 			s := w.start().stage(t)
 			asked := make(chan string, 10)

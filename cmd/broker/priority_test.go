@@ -154,7 +154,7 @@ func TestPriorityHoldsBeyondTheWindowForPush(t *testing.T) {
 // Two brokers that take one delivery at a time: when a message arrives, nothing
 // more urgent is left behind, save what the other broker holds in its hand.
 func TestPriorityIsStrictAcrossBrokersForPushOnRealServers(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with("BROKER_CONSUMER_CONCURRENCY=1", "BROKER_RATIONAL_DELAY=500ms")
 	a, b := w.start(), w.start()
 	s := a.stage(t, "k") // a pull consumer lets the backlog grow
@@ -184,7 +184,7 @@ func TestPriorityIsStrictAcrossBrokersForPushOnRealServers(t *testing.T) {
 
 // Both brokers list the same order, whoever took the messages.
 func TestPriorityIsStrictAcrossBrokersForPullOnRealServers(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with("BROKER_RATIONAL_DELAY=500ms")
 	a, b := w.start(), w.start()
 	s := a.stage(t, "k")

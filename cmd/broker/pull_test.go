@@ -39,7 +39,7 @@ func TestPull(t *testing.T) {
 			"the highest priority is first, then the oldest":    pullOrder,
 			"payloads are text or base64":                       pullPayloads,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }

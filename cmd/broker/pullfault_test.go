@@ -12,7 +12,7 @@ import (
 // Workers report three jobs in time, and MySQL stands still for longer than their leases last. The
 // broker holds the leases of the reports that wait, so no other worker gets the jobs.
 func TestFaultPauseOfMySQLLetsNoLeaseOfAReportedJobEnd(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := ownMySQLWorld(t).with(quick...) // a lease lasts 1 s + 0.5 s
 	p := w.start()
 	s := p.stage(t, "k")

@@ -42,7 +42,7 @@ func TestPush(t *testing.T) {
 			"a pull consumer is never called":                        pullIsNotCalled,
 			"one broken consumer does not fail the others' delivery": independentStatus,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }

@@ -127,7 +127,7 @@ func TestAProducerHasABoundOfSchedulesThatWait(t *testing.T) {
 
 // Brokers know what the others have stored after some seconds.
 func TestRealBrokersShareTheBoundOfAProducer(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with("BROKER_PRODUCER_MAX_STORED=64KiB", "BROKER_RATIONAL_DELAY=500ms")
 	brokers := []*process{w.start(), w.start()}
 	brokers[0].sample("k")

@@ -123,7 +123,7 @@ func TestAMessageReachesThoseThatItIsForOnly(t *testing.T) {
 
 // After the 2xx of a PUT no broker judges a message by the filter of before.
 func TestAChangedFilterCountsOnEveryBroker(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t)
 	brokers := []*process{w.start(), w.start(), w.start()}
 	s := brokers[0].stage(t, "k")

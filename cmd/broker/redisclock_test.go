@@ -39,7 +39,7 @@ func jump(t *testing.T, server *servers.ClockedRedisServer, by time.Duration) {
 // The clock of the Redis host jumps forward under load: every lease ends at once
 // and every retry is due at once. Nothing is lost, and what is repeated was in flight.
 func TestFaultRedisClockJumpsAnHourForward(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w, server := clockedWorld(t)
 	w.with("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=20s", "BROKER_CONSUMER_CONCURRENCY=16",
 		"BROKER_RETRY_BACKOFF=30m", "BROKER_RETRY_MAX_DELAY=30m")
@@ -92,7 +92,7 @@ func TestFaultRedisClockJumpsAnHourForward(t *testing.T) {
 // each once; a retry and a lease that has ended wait for no clock to come there again,
 // and a worker is told that its result counts.
 func TestFaultRedisClockJumpsAnHourBack(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w, server := clockedWorld(t)
 	w.with(quick...).with("BROKER_RETRY_BACKOFF=10s", "BROKER_RETRY_MAX_DELAY=10s")
 	failing := atomic.Bool{}

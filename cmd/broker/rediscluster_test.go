@@ -61,7 +61,7 @@ func (s *clusterStage) owner(k string) *servers.RedisNode {
 // hold get everything meanwhile and nothing twice; when it is back, empty, the
 // rest is delivered as well.
 func TestFaultRedisClusterMasterKilledHoldsUpOnlyItsConsumers(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newClusterStage(t, 6)
 	dead := s.owner("k0")
 	var here, away []*sink
@@ -102,7 +102,7 @@ func TestFaultRedisClusterMasterKilledHoldsUpOnlyItsConsumers(t *testing.T) {
 // rational delay keeps the reconciler from these messages, because it would bring the jobs
 // of a fan-out that failed as a whole.
 func TestFaultRedisClusterMasterKilledLeavesFanOutToTheOthersWhole(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newClusterStage(t, 6, "BROKER_RATIONAL_DELAY=1h")
 	dead := s.owner("k0")
 	var here, away []*sink
@@ -132,7 +132,7 @@ func TestFaultRedisClusterMasterKilledLeavesFanOutToTheOthersWhole(t *testing.T)
 // The slots of consumers move to other masters under load: MOVED, ASK and
 // TRYAGAIN are nobody's business but ours.
 func TestFaultRedisClusterSlotsMovedUnderLoad(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newClusterStage(t, 3)
 	l := startLoad(900, func() []*process { return []*process{s.process} })
 	for round := range 4 {

@@ -124,10 +124,10 @@ var refusals = map[string]refusal{
 // Redis answers and refuses. Publishing goes on, nothing is delivered that Redis
 // does not know, and when it is well again everything is.
 func TestFaultRedisRefusesForAWhile(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for name, r := range refusals {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			server := servers.StartRedis(t, r.args...)
 			w := &world{t: t, redis: server, env: []string{"BROKER_MYSQL_DSN=" + tables.MySQL(t), "BROKER_REDIS_URL=" +
 				server.URL()}}
@@ -166,7 +166,7 @@ func TestFaultRedisRefusesForAWhile(t *testing.T) {
 // While Redis refuses, jobs wait; that the test above sees it recover is worth
 // nothing unless it was away.
 func TestFaultRedisThatIsFullHoldsUpFanOutAlone(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with(patient...)
 	sink := newSink(t, nil)
 	p := w.start()
@@ -189,7 +189,7 @@ func TestFaultRedisThatIsFullHoldsUpFanOutAlone(t *testing.T) {
 
 // Redis forgets all scripts ten times a second under load: nobody sees it.
 func TestFaultRedisScriptFlushIsNotSeen(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with(patient...)
 	sink := newSink(t, nil)
 	p := w.start()
@@ -239,7 +239,7 @@ func TestFaultRedisScriptFlushIsNotSeen(t *testing.T) {
 }
 
 func TestRedisThatMayEvictIsWarnedOfAtTheStart(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	const warning = "Redis may evict keys of the queue"
 	for policy, warned := range map[string]bool{"allkeys-lru": true, "volatile-ttl": true, "noeviction": false} {
 		server := servers.StartRedis(t, "--maxmemory-policy", policy)

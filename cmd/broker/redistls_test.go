@@ -17,7 +17,7 @@ import (
 
 // An authority that the system does not know is named by SSL_CERT_FILE.
 func TestRedisOverTLSIsTrustedOnlyWithItsAuthority(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	server := servers.StartRedisTLS(t, "--requirepass", "s3cret")
 	url := strings.Replace(server.URL(), "rediss://", "rediss://:s3cret@", 1)
 	w := &world{t: t, env: []string{"BROKER_DATA_DIR=" + t.TempDir(), "BROKER_REDIS_URL=" + url}}
@@ -76,7 +76,7 @@ func TestTheDocumentedRightsOfARedisUserCoverTheScripts(t *testing.T) {
 // A broker on a Redis that it shares with others needs these commands, on its own
 // keys and its channel: nothing is denied to it, and nothing allowed goes unused.
 func TestRedisUserWithTheLeastRightsSuffices(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	server := servers.StartRedis(t)
 	a := admin(t, server)
 	rules := []any{"acl", "setuser", "penstock", "on", ">s3cret"}

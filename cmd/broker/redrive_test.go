@@ -22,7 +22,7 @@ func TestRedrive(t *testing.T) {
 			"a consumer re-triggers a job only when it is dead":     retriggerByConsumer,
 			"only the admin re-triggers a message, as often he may": retriggerMessage,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }

@@ -30,7 +30,7 @@ func TestRepeatsAreAnsweredAsTheChannelSays(t *testing.T) {
 				fiftyOfOneKey(t, []*process{p})
 			},
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }
@@ -258,7 +258,7 @@ func fiftyOfOneKey(t *testing.T, brokers []*process) {
 
 // Keys hold over brokers, a kill and a lost Redis, and end by their age.
 func TestFaultIdempotencyKeysHoldThroughAKillAndALostRedis(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t)
 	settings := []string{"BROKER_IDEMPOTENCY_RETENTION=20s"}
 	brokers := []*process{w.start(settings...), w.start(settings...)}

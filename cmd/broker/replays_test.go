@@ -32,7 +32,7 @@ func TestReplays(t *testing.T) {
 			"failures are retried, and may end": replayRetries,
 			"a consumer that is deleted":        replayOfTheDeleted,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }

@@ -20,7 +20,7 @@ func replicatedWorld(t *testing.T, pair *servers.MySQLPair) *world {
 }
 
 func TestAReplicatedChannelAnswers201OnlyWithASemiSynchronousMySQLReplica(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	pair := servers.StartMySQLPair(t)
 	p := replicatedWorld(t, pair).start()
 	p.sample("k")
@@ -41,7 +41,7 @@ func TestAReplicatedChannelAnswers201OnlyWithASemiSynchronousMySQLReplica(t *tes
 }
 
 func TestTheEmbeddedStoreNeverConfirmsAReplica(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).start()
 	p.sample("k")
 	p.put("/channel/c", "ack", "replicated")
@@ -131,7 +131,7 @@ func requireUnproved(t *testing.T, w way, r reply) {
 // The replica stands still. Each first request waits for it in vain, and its message is committed and
 // visible. The repeats must not take that for a proof.
 func TestARepeatIsNotAcknowledgedWhileNoReplicaOfMySQLHasTheMessageWhichStalls(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	pair := servers.StartMySQLPair(t)
 	pair.WaitAfterCommit()
 	p := replicatedWorld(t, pair).start()
@@ -168,7 +168,7 @@ func TestARepeatIsNotAcknowledgedWhileNoReplicaOfMySQLHasTheMessageWhichStalls(t
 
 // The primary has given up waiting and commits alone.
 func TestNothingIsAcknowledgedAsReplicatedByAMySQLThatLostItsReplica(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	pair := servers.StartMySQLPair(t)
 	pair.GiveUpAfter(100 * time.Millisecond)
 	p := replicatedWorld(t, pair).start()
@@ -204,7 +204,7 @@ func TestNothingIsAcknowledgedAsReplicatedByAMySQLThatLostItsReplica(t *testing.
 // A channel becomes replicated while a message of it waits in the journal. The receipt leads to the
 // message once a second server has it, and not before, on whatever broker.
 func TestAReceiptOfAJournalIsRedeemedOnlyWhenAReplicaOfMySQLWhichStallsHasTheMessage(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	pair := servers.StartMySQLPair(t)
 	pair.GiveUpAfter(100 * time.Millisecond)
 	w := replicatedWorld(t, pair)

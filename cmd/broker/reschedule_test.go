@@ -28,7 +28,7 @@ func TestScheduledMessagesAreChanged(t *testing.T) {
 			"and the first request again": changedRepeats,
 			"of a producer with secrets":  changedSigned,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }
@@ -231,7 +231,7 @@ func changedSigned(t *testing.T, p *process) {
 
 // What producers may store counts the new content instead of the old one.
 func TestAChangedScheduleCountsForItsProducer(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).start()
 	s := p.stage(t, "k")
 	s.put("/producer/p", "maxStoredBytes", "3000")
@@ -248,7 +248,7 @@ func TestAChangedScheduleCountsForItsProducer(t *testing.T) {
 // Changes race with brokers that send: each message is sent once, in the form of the last change that
 // was answered with 200, and never before the time of that.
 func TestChangesRaceWithTheBrokersThatSendReal(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t)
 	sink := newSink(t, nil)
 	brokers := []*process{w.start(), w.start()}
@@ -312,7 +312,7 @@ func TestFaultKillAfterTheChangeOfASchedule(t *testing.T) {
 
 // A body that comes slowly is judged when it is whole.
 func TestAChangeThatComesSlowlyGoesByTheTokensOfItsEnd(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).with("BROKER_OPEN_MANAGEMENT=false").start()
 	admin := []string{"X-Broker-Admin-Token", adminToken, "Content-Type", formType}
 	p.do("PUT", "/channel/c", "token=c-token", admin...)

@@ -239,7 +239,7 @@ func TestFaultNoResponseIsLostWhereTheBrokerDies(t *testing.T) {
 // What waits for its result, and what Redis had of replies, survives a wiped Redis; another broker
 // answers the client that waits.
 func TestResponsesSurviveFlushAllAndReachOtherBrokersReal(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with(quick...)
 	r := newReceiver(t, 2)
 	s := w.start().stage(t)

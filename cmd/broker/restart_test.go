@@ -69,7 +69,7 @@ func TestRestartDrainsWithoutADuplicate(t *testing.T) {
 }
 
 func TestRestartADataFolderBelongsToOneBroker(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := embeddedWorld(t)
 	p := w.start()
 	s := p.stage(t, "k")
@@ -164,7 +164,7 @@ func TestRestartWithTheSameSeedFileChangesNothing(t *testing.T) {
 }
 
 func TestRestartExitCodesTellWhatIsWrong(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := embeddedWorld(t)
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, []byte("[broken"), 0o600))
@@ -195,7 +195,7 @@ func TestRestartExitCodesTellWhatIsWrong(t *testing.T) {
 		"the address is taken": {[]string{"BROKER_LISTEN=" + taken.base[len("http://"):]}, 4, "address already in use"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			p := embeddedWorld(t).launch(tc.env...)
 			p.awaitEnd()
 			require.Equal(t, tc.code, p.cmd.ProcessState.ExitCode(), p.log.String())
@@ -287,7 +287,7 @@ func TestRestartKeepsEverything(t *testing.T) {
 // its documentation says. Only what it has to bring back by priority, after a start or
 // a loss of Redis, it puts into the queue itself: hence more than one try.
 func TestRestartTheFailSafeRepairsThroughTheRetriggerURLOnRealServers(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	var target atomic.Pointer[url.URL]
 	var calls atomic.Int32
 	balancer := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {

@@ -13,7 +13,7 @@ import (
 // While messages keep coming and Redis is emptied again and again, the retention
 // takes what is over and old, and nothing else: not what is open, not a dead letter.
 func TestFaultRetentionUnderLoadTakesOnlyWhatIsOver(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with(quick...).with("BROKER_RETENTION=60500ms") // the shortest that there is
 	var mended atomic.Bool
 	sink := newSink(t, func(_ int, r received) int {

@@ -27,7 +27,7 @@ func TestRetry(t *testing.T) {
 			"Retry-After is obeyed":                        retryAfter,
 			"a retry does not wait for other jobs":         retryAmongOthers,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }
@@ -159,7 +159,7 @@ func retryAmongOthers(t *testing.T, p *process) {
 
 // A success that is heard of after the job was declared dead is a success.
 func TestRetryALateSuccessWinsOverDeathOnRealServers(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=60s", "BROKER_MAX_RETRIES=0")
 	p := w.start()
 	var once sync.Once

@@ -156,7 +156,7 @@ func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Brokers are replaced one after the other under load: no publish fails, nothing
 // is lost, nothing is delivered twice.
 func TestRollingRestartFailsNoPublishOnRealServers(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with("BROKER_RATIONAL_DELAY=500ms", "BROKER_DRAIN_DELAY=1500ms")
 	b := startBalancer(t)
 	brokers := trio(t, w)
@@ -195,7 +195,7 @@ func TestRollingRestartFailsNoPublishOnRealServers(t *testing.T) {
 
 // What one broker is told about a consumer counts for the next attempt of another.
 func TestRollingChangeOfAConsumerCountsForTheNextAttemptOnRealServers(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with(quick...).with("BROKER_RETRY_BACKOFF=2s", "BROKER_RETRY_MAX_DELAY=2s")
 	told, other := w.start(), w.start()
 	moved := newSink(t, nil)
@@ -239,7 +239,7 @@ func TestTheDrainDelayIsForThoseWhoMayHaveABalancer(t *testing.T) {
 // While it drains a broker still serves, says that it is not ready, and asks for
 // connections to be closed; a second signal does not wait.
 func TestRollingRestartADrainingBrokerServesUntilTheDelayIsOver(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := embeddedWorld(t).with("BROKER_DRAIN_DELAY=1h")
 	p := w.start()
 	s := p.stage(t, "k")

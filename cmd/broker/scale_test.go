@@ -71,7 +71,7 @@ func putAll(t *testing.T, store *durable.Store, channels, consumers int, kind du
 
 // What is idle costs next to nothing, however much of it there is.
 func TestScaleTenThousandIdleConsumersCostRedisLittleOnRealServers(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t)
 	w.program = plainProgram(t)
 	store, err := durable.OpenMySQL(t.Context(), w.env[0][len("BROKER_MYSQL_DSN="):], durable.Options{})
@@ -100,7 +100,7 @@ func TestScaleTenThousandIdleConsumersCostRedisLittleOnRealServers(t *testing.T)
 // A backlog far beyond the window of the embedded queue: the list and claims
 // stay right, and what is published on top is seen on top.
 func TestScaleAHundredThousandQueuedJobsStayUsableEmbedded(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := embeddedWorld(t)
 	w.program = plainProgram(t)
 	const n = 100_000
@@ -163,7 +163,7 @@ func fill(t *testing.T, store *durable.Store, n int) {
 
 // Redis holds order, not payloads.
 func TestScaleAWaitingJobCostsRedisLessThan200BytesOnRealServers(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t)
 	w.program = plainProgram(t)
 	p := w.start()

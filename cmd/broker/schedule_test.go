@@ -34,7 +34,7 @@ func TestScheduledMessages(t *testing.T) {
 			"repeats of a delay":            delayRepeats,
 			"delays of a batch":             delayedLines,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }
@@ -321,7 +321,7 @@ func scheduledFields(t *testing.T, p *process) {
 
 // A producer sees and deletes its own scheduled messages only.
 func TestScheduledMessagesBelongToTheirProducer(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).with("BROKER_OPEN_MANAGEMENT=false").start()
 	admin := []string{"X-Broker-Admin-Token", adminToken}
 	p.do("PUT", "/channel/c", "token=c-token", append(admin, "Content-Type", formType)...)
@@ -416,7 +416,7 @@ func scheduledCrowd(t *testing.T, p *process, ahead time.Duration) bool {
 
 // A broker that is killed at any step between schedule and message neither loses nor repeats one.
 func TestFaultKillOfScheduledMessages(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, point := range []string{failpoint.AfterSchedule, failpoint.BeforeDispatch, failpoint.BeforeCommit,
 		failpoint.AfterCommit,
 		failpoint.AfterDispatch, failpoint.BeforeFanout, failpoint.AfterFanout} {
@@ -477,7 +477,7 @@ func TestFaultKillOfScheduledMessages(t *testing.T) {
 
 // Two brokers send each scheduled message once, when one is killed and Redis is wiped as well.
 func TestFaultTwoBrokersSendScheduledMessagesOnce(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with(quick...)
 	sink := newSink(t, nil)
 	a, b := w.start(), w.start()
@@ -526,7 +526,7 @@ func TestFaultTwoBrokersSendScheduledMessagesOnce(t *testing.T) {
 // Two brokers read the same schedules, and each stands still once before it stores their messages,
 // for longer than the other one waits for it. Each schedule is one message all the same.
 func TestFaultABrokerThatStoodStillSendsNoScheduledMessageAgain(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with(quick...).with(envStand + "=" + failpoint.BeforeDispatch + ":2:2s")
 	a, b := w.start(), w.start()
 	a.sample("k")
@@ -572,7 +572,7 @@ func TestOverdueSchedulesAreSentAfterARestart(t *testing.T) {
 
 // Deleting a channel or a producer ends its schedules, and the minimum delay is kept.
 func TestSchedulesEndWithTheirProducerAndChannel(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := embeddedWorld(t).with("BROKER_ALLOW_DELETE=true", "BROKER_MIN_SCHEDULE_DELAY=500ms")
 	p := w.start()
 	sink := newSink(t, nil)

@@ -16,7 +16,7 @@ import (
 // A broker whose wall clock is a day off, to and fro, takes and sends scheduled messages by the
 // clock of the store: none early, none late.
 func TestFaultClockOfABrokerDoesNotMoveSchedules(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	dir := t.TempDir()
 	program, err := clockjump.Build(dir, "github.com/penstock-broker/penstock/cmd/broker")
 	require.NoError(t, err)

@@ -104,7 +104,7 @@ func finishPull(t *testing.T, p *process, k string, want int) {
 // The master is killed under load: every publish is acknowledged all the same,
 // before, during and after the failover, and everything is delivered.
 func TestFaultRedisSentinelFailoverLosesNothing(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w, sentinel := sentinelWorld(t, servers.SentinelOptions{DownAfter: 2 * time.Second})
 	w.with(patient...)
 	sink := newSink(t, nil)
@@ -133,7 +133,7 @@ func TestFaultRedisSentinelFailoverLosesNothing(t *testing.T) {
 // The old master comes back as a replica and is promoted again, without what the
 // other one took meanwhile: it is a process the broker has met before.
 func TestFaultRedisSentinelPromotesANodeThatMissedWrites(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	// Failovers are ours alone. Of several sentinels one that has not heard of the last
 	// one yet could make the new master a replica of the dead one again: for it that
 	// one is well, for an hour.

@@ -30,7 +30,7 @@ func TestConsumersOfThePast(t *testing.T) {
 			"dead letters, and a replay of them": pastThatDies,
 			"requests that cannot be":            badSince,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }

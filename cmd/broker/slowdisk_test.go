@@ -15,7 +15,7 @@ import (
 // time is refused, at the latest where one flush takes longer than a producer is kept
 // waiting; and a disk that is well again is all that is needed.
 func TestMySQLDiskIsSlow(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	mysql := servers.StartMySQLOnSlowDisk(t)
 	f := faultOn(t, mysql.MySQLServer)
 	l, sink := f.load(t, 32)

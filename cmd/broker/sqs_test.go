@@ -45,7 +45,7 @@ func TestQueuesOfSQSClientsOutliveAKill(t *testing.T) {
 }
 
 func TestRealQueuesOfSQSClientsOutliveALostRedis(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	queuesOutliveAKill(t, ownMySQLWorld(t))
 }
 

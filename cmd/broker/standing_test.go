@@ -41,7 +41,7 @@ func TestALongRequestGoesByWhatHasChangedSinceItCame(t *testing.T) {
 
 // Another broker hears of a change at its next poll at the latest.
 func TestAChangeEndsLongRequestsOfOtherBrokersReal(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t)
 	a, b := w.start(), w.start()
 	s := a.stage(t, "k")

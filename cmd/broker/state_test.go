@@ -74,7 +74,7 @@ func TestConsumersArePausedGoneAndDead(t *testing.T) {
 			"access to the state":                       accessToState,
 			"a job that was in flight finishes a pause": pausedInFlight,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }
@@ -332,7 +332,7 @@ func alternation(t *testing.T, p *process) {
 // Within a second of a pause no other broker begins an attempt, and neither a Redis that lost
 // everything nor a restart changes a state or loses a job.
 func TestAStateHoldsOnEveryBrokerAndThroughALostRedis(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with("BROKER_RATIONAL_DELAY=500ms", "BROKER_DELIVERY_TIMEOUT=5s", "BROKER_RETRY_BACKOFF=100ms")
 	a, b := w.start(), w.start()
 	paused, dead := newSink(t, nil), newSink(t, func(int, received) int { return 500 })

@@ -167,7 +167,7 @@ func TestFaultNoStatusEventIsLostOrRepeatedUnderAnotherID(t *testing.T) {
 // The reply URL of the producer gets the events instead of the channel, signed, and again until it
 // takes them.
 func TestStatusEventsGoToTheReplyURL(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	var refuse atomic.Bool
 	refuse.Store(true)
 	target, reply := newSink(t, nil), newSink(t, func(int, received) int {

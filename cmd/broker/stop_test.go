@@ -42,7 +42,7 @@ func TestAStopDoesNotWaitForTheTimeoutOfAConsumer(t *testing.T) {
 
 // A stop waits for an answer that comes in time.
 func TestAStopWaitsForAnswersInItsTime(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := embeddedWorld(t).with("BROKER_DRAIN_TIMEOUT=1h")
 	p := w.start()
 	arrived, answer := make(chan struct{}), make(chan struct{})
@@ -71,7 +71,7 @@ func TestAStopWaitsForAnswersInItsTime(t *testing.T) {
 
 // A batch that never ends, and is sent all the time, holds a stop no longer than the setting says.
 func TestAStopDoesNotWaitForABodyWithoutAnEnd(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).with("BROKER_DRAIN_TIMEOUT=100ms", "BROKER_DELIVERY_TIMEOUT=1h").start()
 	p.sample("k")
 	conn := p.dial()

@@ -36,7 +36,7 @@ func (s *stage) settleAfter(db *sql.DB, consumer, body string) {
 // once by an hour. Messages that are accepted from then on, and that only Redis knows as jobs, are
 // found in the store when Redis forgets them: none lies behind a watermark.
 func TestFaultClockOfMySQLGoesBackAndRedisIsEmptied(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	mysql, redis := servers.StartMySQLClocked(t), servers.StartRedis(t)
 	w := &world{t: t, redis: redis, env: []string{"BROKER_MYSQL_DSN=" + mysql.DSN(), "BROKER_REDIS_URL=" + redis.URL()}}
 	w.with("BROKER_RATIONAL_DELAY=500ms")

@@ -115,7 +115,7 @@ func TestJSONThatReadersReadDifferentlyIsRefusedAtEachDoor(t *testing.T) {
 		"duplicate_field", "invalid_metadata_headers"}
 	for name, d := range doors() {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			s := p.stage(t, "k")
 			job := s.newJob("k")
 			open := func(members string) string { return strings.Replace(d.text, "%s", members, 1) }

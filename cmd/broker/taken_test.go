@@ -26,7 +26,7 @@ func TestIDsOfTheBrokerBelongToIt(t *testing.T) {
 			"a recurrence is suppressed by nobody":       squattedOccurrences,
 			"the next ID does not follow from one known": unpredictableIDs,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }

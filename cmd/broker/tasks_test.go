@@ -62,7 +62,7 @@ func TestAClaimGetsTheTasksThatItNames(t *testing.T) {
 
 // A job wakes the claim that takes it, also behind others that wait and take other tasks.
 func TestAJobWakesTheClaimThatTakesItsTask(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).with(quick...).start()
 	p.sample("k")
 	answers := make(chan reply, 3)

@@ -25,7 +25,7 @@ func TestARepeatAsksForTheSameDelivery(t *testing.T) {
 			"rows of a bulk":                         rowTerms,
 			"what was asked counts, not policies":    askedTerms,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }
@@ -209,7 +209,7 @@ func askedTerms(t *testing.T, p *process) {
 
 // What the journal takes is compared when it is stored: its receipt says what became of it.
 func TestARepeatInTheJournalOfMySQLAsksForTheSameDelivery(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w, link := journalWorld(t)
 	p := w.start()
 	p.journalled()

@@ -127,7 +127,7 @@ func TestTheTimelineOfAMessageTellsWhatBecameOfIt(t *testing.T) {
 // A timeline is shown to the producer of its message, without what belongs to the consumer, and
 // to the consumer of its job.
 func TestATimelineIsShownToThoseWhomItConcerns(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	sink := newSink(t, func(int, received) int { return 503 })
 	p := embeddedWorld(t).with("BROKER_MAX_RETRIES=0").start("BROKER_OPEN_MANAGEMENT=")
 	s := &stage{process: p, channel: "c"}

@@ -74,7 +74,7 @@ func secured(config *tls.Config) func(net.Conn) {
 // dead letter says what was wrong, and nobody heard the token. One whose authority
 // is named by SSL_CERT_FILE gets the message.
 func TestHostileTLSOfConsumersIsNamedInTheDeadLetters(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	ours, err := certs.NewAuthority()
 	require.NoError(t, err)
 	theirs, err := certs.NewAuthority()

@@ -24,7 +24,7 @@ func TestConsumersKnowTheMessagesOfTwoProducersApart(t *testing.T) {
 			"where the ID is of the channel it stays":  toldAsEver,
 			"a dead letter says which message it was ": forwardedApart,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }

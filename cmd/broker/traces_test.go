@@ -161,7 +161,7 @@ func TestTraces(t *testing.T) {
 			"the single routes of a worker":                          tracedMoves,
 			"a refused publish has failed":                           tracedRefusal,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p, r) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p, r) })
 		}
 	})
 }

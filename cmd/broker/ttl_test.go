@@ -25,7 +25,7 @@ func TestJobsExpire(t *testing.T) {
 			"a job counts from its redrive":        expireAfterRedrive,
 			"a time to live that cannot be is 400": refuseTTL,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }
@@ -195,7 +195,7 @@ func TestDeadLettersGoWhereThePolicySays(t *testing.T) {
 			"they go away":                      discardDeadLetters,
 			"a forward that cannot be is 400":   refuseForward,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }

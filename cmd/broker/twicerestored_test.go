@@ -241,7 +241,7 @@ func TestFaultAnOlderDumpIsRestoredTwiceWhileWorkIsUnderWay(t *testing.T) {
 }
 
 func TestFaultAnOlderDumpOfMySQLIsRestoredTwiceWhileAMessageWaitsInAJournal(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w, link := journalWorld(t)
 	w.with(quick...)
 	h := newUnderwayWorld(t, w, w.start(), w.start("BROKER_DATA_DIR="+t.TempDir()))

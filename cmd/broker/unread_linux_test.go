@@ -73,7 +73,7 @@ func (p *process) droppedAt(to string) float64 {
 // Nobody reads the log: every request is answered, and what does not fit is dropped and counted. A
 // reader that comes back learns how many lines it missed.
 func TestALogThatNobodyReadsHoldsNothingUp(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpout(t)
 	p := embeddedWorld(t).printing(nil, s, nil, []string{"BROKER_ALLOW_DELETE=true"})
 	n := 0
@@ -109,11 +109,11 @@ func TestALogThatNobodyReadsHoldsNothingUp(t *testing.T) {
 }
 
 func TestABrokerWhoseLogNobodyReadsStops(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for name, signals := range map[string][]os.Signal{"at the first signal": {syscall.SIGTERM},
 		"at the second signal at once": {syscall.SIGTERM, syscall.SIGINT}} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			s := newSpout(t)
 			env := []string{"BROKER_ALLOW_DELETE=true"}
 			code := exitClean
@@ -136,7 +136,7 @@ func TestABrokerWhoseLogNobodyReadsStops(t *testing.T) {
 }
 
 func TestAReaderOfTheLogThatGoesAwayEndsNothing(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpout(t)
 	p := embeddedWorld(t).printing(nil, s, nil, []string{"BROKER_ALLOW_DELETE=true"})
 	require.NoError(t, s.reader.Close())
@@ -147,7 +147,7 @@ func TestAReaderOfTheLogThatGoesAwayEndsNothing(t *testing.T) {
 
 // The sample of --demo prints what it gets before it answers.
 func TestADemoWhoseOutputNobodyReadsGetsItsMessages(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := newSpout(t)
 	p := embeddedWorld(t).printing(s, nil, []string{"--demo"}, nil)
 	body := string(bytes.Repeat([]byte("x"), 2000))

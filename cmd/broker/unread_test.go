@@ -38,11 +38,11 @@ func (c *chunkedWriter) Close() error {
 
 // Most HTTP libraries send a request to its end before they read any of the answer.
 func TestABatchClientMaySendEverythingBeforeItReads(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	plain := plainProgram(t) // half a million lines take minutes with the race detector
 	for _, own := range []bool{false, true} {
 		t.Run(fmt.Sprintf("own IDs %v", own), func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			const lines = 250_000
 			// Of lines that cannot be told apart every 2500th is one that can, and is refused.
 			isMark := func(i int) bool { return !own && i%2500 == 1000 }

@@ -18,7 +18,7 @@ import (
 // JSON. The memory of the broker stays within the bound, another producer and another consumer notice
 // nothing, and all is as before once they are gone. (60 of them took 1.9 GB.)
 func TestMemoryAnswersThatNobodyReadsHarmNobody(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	const unread, size, most = 120, 4 << 20, 400 // MiB
 	w := embeddedWorld(t)
 	w.program = plainProgram(t)

@@ -26,7 +26,7 @@ func TestPullVisibility(t *testing.T) {
 			"GET shows the length of a lease":                                   shownVisibility,
 			"a renewal lasts as long as it says":                                saidRenewal,
 		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); story(t, p) })
+			t.Run(name, func(t *testing.T) { parallel(t); story(t, p) })
 		}
 	})
 }

@@ -300,7 +300,7 @@ func TestEachReasonIsTold(t *testing.T) {
 			"BROKER_DELIVERY_TIMEOUT=20s", "BROKER_RATIONAL_DELAY=1s")
 		for code, tell := range stories {
 			t.Run(string(code), func(t *testing.T) {
-				t.Parallel()
+				parallel(t)
 				s := p.stage(t)
 				path := tell(t, s)
 				r := s.awaitReason(path, code)

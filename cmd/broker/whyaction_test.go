@@ -113,7 +113,7 @@ func TestTheActionOfEachReasonHelps(t *testing.T) {
 				continue // all is well
 			}
 			t.Run(string(code), func(t *testing.T) {
-				t.Parallel()
+				parallel(t)
 				s := p.stage(t)
 				path := tell(t, s)
 				helps[code](s, s.awaitReason(path, code))

@@ -51,7 +51,7 @@ func TestFaultALostQueueIsToldAsLongAsItIsRestored(t *testing.T) {
 }
 
 func TestFaultAFullStoreIsTold(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	s := embeddedWorld(t).start(envSize+"=4000000", "BROKER_NO_WORKER_AFTER=1s").stage(t)
 	at := s.joined("k", "type", "pull")
 	body := strings.Repeat("x", 20_000)
@@ -69,7 +69,7 @@ func TestFaultAFullStoreIsTold(t *testing.T) {
 
 // While the store does not answer, why is answered from memory and Redis.
 func TestFaultMySQLStandsStillAndWhyIsAnswered(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w, _ := journalWorld(t)
 	p := w.start()
 	p.sample("k", "paused")

@@ -95,7 +95,7 @@ func TestLostLeasesAreCountedOverARestart(t *testing.T) {
 		"a kill": func(p *process) { p.kill() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			w := embeddedWorld(t).with(quick...)
 			p := w.start()
 			p.sample("k")
@@ -114,7 +114,7 @@ func TestLostLeasesAreCountedOverARestart(t *testing.T) {
 }
 
 func TestFaultLostLeasesAreCountedOverFlushallReal(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with(quick...)
 	p := w.start()
 	p.sample("k")
@@ -131,7 +131,7 @@ func TestFaultLostLeasesAreCountedOverFlushallReal(t *testing.T) {
 // Where a consumer sets no maxLeasesLost, as many leases may be lost as there are retries, and the
 // reason says that the workers were lost.
 func TestTheBudgetOfLostLeasesIsThatOfTheRetries(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).with(quick...).start()
 	p.sample("k")
 	p.put("/channel/c/consumer/k", "type", "pull", "maxRetries", "1")

@@ -88,7 +88,7 @@ func TestTheBrokerKnowsItsWorkers(t *testing.T) {
 
 // A header that cannot be read is ignored on every route that knows it.
 func TestAWorkerThatCannotBeReadIsNoError(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).with(quick...).start()
 	p.sample("k")
 	p.publish("m")
@@ -118,7 +118,7 @@ func TestAWorkerThatCannotBeReadIsNoError(t *testing.T) {
 // Brokers show one list, a claim that waits keeps its worker alive at all of them, and the job says who
 // has it wherever it is asked for, also after FLUSHALL.
 func TestFaultWorkersAreSeenByEveryBrokerReal(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := realWorld(t).with(quick...)
 	p, other := w.start(), w.start()
 	p.sample("k")
@@ -153,7 +153,7 @@ func TestFaultWorkersAreSeenByEveryBrokerReal(t *testing.T) {
 
 // The embedded broker keeps the worker of a lease over a clean restart.
 func TestTheWorkerOfALeaseSurvivesACleanRestart(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := embeddedWorld(t).with(quick...)
 	p := w.start()
 	p.sample("k")

@@ -13,7 +13,7 @@ import (
 // Each route that refuses a request before its body has come lets the client write on, and the client
 // finds the answer when it comes to read.
 func TestARefusalReachesAClientThatWritesOn(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).start("BROKER_BULK_MAX_SIZE=1MiB")
 	s := p.stage(t, "k")
 	const rest = 6 << 20 // more than any buffer of a connection
