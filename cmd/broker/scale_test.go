@@ -86,8 +86,8 @@ func TestScaleTenThousandIdleConsumersCostRedisLittleOnRealServers(t *testing.T)
 		time.Sleep(d)
 		return float64(commands()-before) / time.Since(start).Seconds()
 	}
-	eventually(t, "the broker to come to rest", func() bool { return rate(time.Second) < 200 })
-	require.Less(t, rate(10*time.Second), 200.0, "commands a second, those inside scripts included")
+	eventually(t, "the broker to come to rest: less than 200 commands a second, those inside scripts included",
+		func() bool { return rate(10*time.Second) < 200 })
 	// They are idle, not asleep.
 	sink := newSink(t, nil)
 	at := p.put("/channel/c99/consumer/k99", "callbackUrl", sink.URL)

@@ -61,7 +61,8 @@ func TestTheTimelineOfAMessageTellsWhatBecameOfIt(t *testing.T) {
 		p := w.start()
 		s := p.stage(t, "push="+sink.URL, "pull", "old")
 		m := s.publish("x")
-		s.claim("pull", s.awaitQueued("pull", 1)[0].ID)
+		leased := s.awaitQueued("pull", 1)[0].ID
+		eventually(t, "a lease", func() bool { return s.move("pull", leased, to("INFLIGHT")).status == 202 })
 		s.do("DELETE", s.path("/consumer/old"), "")
 		of := func(id string) func(apitype.TimelineEvent) bool {
 			return func(e apitype.TimelineEvent) bool { return e.ConsumerID == id }

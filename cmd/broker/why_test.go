@@ -216,11 +216,25 @@ var stories = map[why.Code]story{
 		return at
 	},
 	why.AdaptiveSlow: func(t *testing.T, s *stage) string {
-		at := s.joined("k", "callbackUrl", answering(t, 500), "backoff", "constant:10ms", "maxRetries", "1000", "adaptive",
-			"true")
+		var slow atomic.Bool // then the endpoint fails no more, which would end the pace
+		at := s.joined("k", "callbackUrl", newSink(t, func(_ int, _ received) int {
+			for slow.Load() && t.Context().Err() == nil {
+				time.Sleep(50 * time.Millisecond)
+			}
+			return 500
+		}).URL, "backoff", "constant:10ms", "maxRetries", "1000", "adaptive", "true", "timeout", "1h")
 		for range 20 {
 			s.publish("m")
 		}
+		eventually(t, "the pace to be slow", func() bool {
+			rate := s.consumer("k").Rate
+			if rate == "HEARTBEAT" { // it was slow before anybody looked
+				s.put(at, "adaptive", "false")
+				s.put(at, "adaptive", "true")
+			}
+			slow.Store(rate == "SLOW")
+			return slow.Load()
+		})
 		return at
 	},
 	why.AdaptiveHeartbeat: func(t *testing.T, s *stage) string {
