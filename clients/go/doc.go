@@ -38,6 +38,7 @@
 //	signals.go   SIGTERM and SIGINT for a worker
 //	receiver.go  Receiver: push deliveries
 //	manage.go    Manager: resources, dead letters, why
+//	lists.go     Manager: lists, workers, groups of dead letters
 package penstock
 
 // Version is what the client calls itself in User-Agent, and a worker in X-Broker-Worker.

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 )
 
@@ -147,22 +146,16 @@ func (m *Manager) DeadLetters(ctx context.Context, channel, consumer string, que
 
 // list follows the pages of a list of jobs.
 func (m *Manager) list(ctx context.Context, path string, query url.Values, limit int) (all []ListedJob, err error) {
-	if query == nil {
-		query = url.Values{}
+	if limit < 1 {
+		return nil, nil
 	}
-	query.Set("limit", strconv.Itoa(min(max(limit, 1), 100)))
-	for next := path + "?" + query.Encode(); next != "" && len(all) < limit; {
-		var page struct {
-			Result, DeadJobs []ListedJob
-			Pages            struct{ Next string }
-		}
-		if err := m.Read(ctx, next, nil, &page); err != nil {
-			return all, err
-		}
-		all = append(append(all, page.Result...), page.DeadJobs...)
-		next = page.Pages.Next
-	}
-	return all[:min(len(all), max(limit, 0))], nil
+	err = m.Each(ctx, path, query, limit, func(element json.RawMessage) error {
+		var j ListedJob
+		err := json.Unmarshal(element, &j)
+		all = append(all, j)
+		return err
+	})
+	return all, err
 }
 
 // A Redrive opens dead letters again. What is zero is not sent: none means all.

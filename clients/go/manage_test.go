@@ -2,7 +2,11 @@ package penstock
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -128,5 +132,63 @@ func TestABulkBecomesMessages(t *testing.T) {
 	}
 	if errors.Is(err, ErrBulkEnded) {
 		t.Fatal(err)
+	}
+}
+
+func TestListsGoOnBeyondAPage(t *testing.T) {
+	c, q := real(t)
+	m := c.Manage()
+	if _, _, err := m.Put(t.Context(), ChannelPath(q), nil); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 130 {
+		if _, _, err := m.Put(t.Context(), ConsumerPath(q, fmt.Sprintf("k-%03d", i)), Fields{"type": "pull"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for limit, want := range map[int]int{0: 130, 7: 7, 100: 100, 101: 101} {
+		var names []string
+		err := m.Each(t.Context(), "/consumers", url.Values{"channel": {q}}, limit, func(raw json.RawMessage) error {
+			var r Resource
+			err := json.Unmarshal(raw, &r)
+			names = append(names, r.ID)
+			return err
+		})
+		if err != nil || len(names) != want || !slices.IsSorted(names) {
+			t.Fatal(limit, len(names), err)
+		}
+	}
+	enough := errors.New("enough")
+	err := m.Each(t.Context(), ChannelPath(q)+"/consumers", nil, 0, func(json.RawMessage) error { return enough })
+	if err != enough {
+		t.Fatal(err)
+	}
+}
+
+func TestAnOperatorRetriesPurgesAndSeesWorkers(t *testing.T) {
+	c, q := real(t)
+	m := c.Manage()
+	if _, err := c.EnqueueMany(t.Context(), q, []Job{{Task: "a"}, {Task: "b"}}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := m.Retry(t.Context(), q, q); err != nil || n != 0 {
+		t.Fatal(n, err)
+	}
+	if n, more, err := m.Purge(t.Context(), q, q, false); err != nil || n != 2 || more {
+		t.Fatal(n, more, err)
+	}
+	groups, err := m.DeadGroups(t.Context(), q, q)
+	if err != nil || len(groups) != 1 || groups[0].Count != 2 || groups[0].LastAt.IsZero() {
+		t.Fatal(groups, err)
+	}
+	if workers, err := m.Workers(t.Context(), q, q); err != nil || len(workers) != 0 {
+		t.Fatal(workers, err)
+	}
+	shown, err := json.Marshal(map[string]string{"Name": "as JSON"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, created, err := m.PutJSON(t.Context(), ChannelPath(q), shown); err != nil || created || r.Name != "as JSON" {
+		t.Fatal(r, created, err)
 	}
 }
