@@ -65,6 +65,8 @@ func allCommands() []subcommand {
 			prepareListen},
 		{"demo-responses", "", "show a response on its way back: a sender, a slow receiver, for seconds", "", none,
 			func(*flag.FlagSet) func([]string, io.Writer, io.Writer) int { return signalled(demoResponses) }},
+		{"ctl", "COMMAND", "manage a broker from the command line: consumers, dead letters, why, check",
+			"", func([]string) bool { return true }, prepareCtl},
 		{"version", "", "print the version", "", none, prepareVersion},
 		{"help", "", "print this list", "broker COMMAND --help tells about one command.", none,
 			func(*flag.FlagSet) func([]string, io.Writer, io.Writer) int {

@@ -37,6 +37,9 @@ var (
 )
 
 func main() {
+	if code, ok := operate(os.Args[1:], os.Stdout, os.Stderr); ok {
+		os.Exit(code)
+	}
 	command, _ := split(os.Args[1:])
 	if command == "serve" || command == "migrate" {
 		signal.Ignore(syscall.SIGHUP) // which a program that starts over inherits

@@ -1,0 +1,9 @@
+// Package ctl is broker ctl: what an operator types. It is a client of the HTTP API and of nothing else: every
+// request goes through clients/go, so what it shows and changes is what any program may. It keeps one file, the
+// profiles of the user (profile.go), and no state of a broker.
+//
+// A command is a value of cobra, whose completion asks the broker for names (complete.go). target.go finds out which
+// broker is meant and with which token; table.go prints, for people or as JSON; help.go prints help, and
+// ctl.go turns an error into an exit code. The files with the names of resources have their commands. Nothing here is
+// a part of a broker that runs: package api and what it imports know nothing of it.
+package ctl

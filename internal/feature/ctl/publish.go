@@ -1,0 +1,112 @@
+package ctl
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	penstock "github.com/penstock-broker/penstock/clients/go"
+)
+
+// publishFlags are those of publish.
+type publishFlags struct {
+	file, producer, mediaType, id, key string
+	priority                           int
+	delay                              time.Duration
+	headers, consumers                 []string
+}
+
+func (s *session) publish() *cobra.Command {
+	var o publishFlags
+	c := leaf{use: "publish CHANNEL [PAYLOAD]", about: "publish a message to a channel that there is",
+		long: "The message is on disk when the command ends with 0. It is of the producer ctl, which the first one makes.",
+		examples: "broker ctl publish orders '{\"order\":1}'\nbroker ctl publish orders -f message.json --id order-2\n" +
+			"broker ctl publish orders hello --delay 10m --header X-Kind=test",
+		least: 1, most: 2, complete: s.names(channels), run: func(c *cobra.Command, args []string) error {
+			if err := id("channel", args[0]); err != nil {
+				return err
+			}
+			m, err := o.message(s, args[1:])
+			if err != nil {
+				return err
+			}
+			return s.send(c, args[0], o.producer, m)
+		}}.command()
+	f := c.Flags()
+	f.StringVarP(&o.file, "file", "f", "", "`FILE` with the payload; - is the standard input")
+	f.StringVar(&o.producer, "producer", "ctl", "`ID` of the producer")
+	f.StringVar(&o.mediaType, "type", "", "content `TYPE`; JSON and text are found out")
+	f.StringVar(&o.id, "id", "", "message `ID`: a message is stored once under it")
+	f.StringVar(&o.key, "ordering-key", "", "ordering `KEY`")
+	f.IntVar(&o.priority, "priority", 0, "`NUMBER` from 0 to 1023, higher first")
+	f.DurationVar(&o.delay, "delay", 0, "send it so much later, `10m`")
+	f.StringArrayVar(&o.headers, "header", nil, "metadata `NAME=VALUE`, for the consumers")
+	f.StringSliceVar(&o.consumers, "consumer", nil, "`ID` of a consumer that gets it, instead of all")
+	return c
+}
+
+// message is what is published.
+func (o *publishFlags) message(s *session, payload []string) (m penstock.Message, err error) {
+	m = penstock.Message{ID: o.id, ContentType: o.mediaType, Priority: o.priority, OrderingKey: o.key, Delay: o.delay,
+		Consumers: o.consumers, Headers: map[string]string{}}
+	switch {
+	case len(payload) == 1 && o.file != "":
+		return m, wrong("PAYLOAD and -f are two payloads")
+	case len(payload) == 1:
+		m.Payload = []byte(payload[0])
+	case o.file == "":
+		return m, wrong("the payload is missing: PAYLOAD, or -f FILE")
+	default:
+		if m.Payload, err = s.read(o.file); err != nil {
+			return m, err
+		}
+	}
+	for _, h := range o.headers {
+		name, value, ok := strings.Cut(h, "=")
+		if _, twice := m.Headers[name]; !ok || name == "" || twice {
+			return m, wrong("%q is no NAME=VALUE of its own", h)
+		}
+		m.Headers[name] = value
+	}
+	if m.ContentType == "" {
+		switch {
+		case json.Valid(m.Payload):
+			m.ContentType = "application/json"
+		case utf8.Valid(m.Payload):
+			m.ContentType = "text/plain; charset=utf-8"
+		}
+	}
+	return m, nil
+}
+
+// send publishes a message. The client makes the channel that it needs, so a name that is none is refused before.
+func (s *session) send(c *cobra.Command, channel, producer string, m penstock.Message) error {
+	manager, err := s.manager()
+	if err != nil {
+		return err
+	}
+	if _, err := manager.Get(c.Context(), penstock.ChannelPath(channel)); err != nil {
+		return err
+	}
+	client, err := s.dial(s.target, producer)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	r, err := client.Publish(c.Context(), channel, m)
+	if err != nil {
+		return err
+	}
+	note := ""
+	switch {
+	case r.Duplicate:
+		note = "; it was stored already"
+	case r.Nobody:
+		note = "; no consumer gets it"
+	}
+	return s.done(map[string]any{"MessageID": r.MessageID, "Location": r.Location, "Ack": r.Ack, "Duplicate": r.Duplicate,
+		"Nobody": r.Nobody}, "%s is published%s", r.MessageID, note)
+}
