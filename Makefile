@@ -24,7 +24,7 @@ BASE      ?= main
 SMOKE     := ^Test(TheDefaultsAreThePromisedOnes|ThePageOfSettingsIsTrue|WhatIsWrongIsNamed|HelpAndVersionGoToStdout|Push|Pull|Redrive|Bulks|RestartKeepsEverything)$$
 
 .DEFAULT_GOAL := help
-.PHONY: help run listen demo-responses build dist t test test-quick lint vuln bench bench-compare bench-guard bench-tuning bench-bridge peers bench-go board drills fuzz up down relay-real faults test-faults test-clock clean webhooks
+.PHONY: help run listen demo-responses build dist t test test-quick lint vuln bench bench-compare bench-guard bench-tuning bench-bridge bench-clients peers bench-go board drills fuzz up down relay-real faults test-faults test-clock clean webhooks
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ bench-tuning: ## measure what each knob costs and buys; ROUNDS= (3)
 
 bench-bridge: ## what each stage of the broker costs, from the smallest program with the same path; ROUNDS= (5)
 	ROUNDS=$(ROUNDS) ./scripts/servers.sh -exec ./scripts/bridge.sh
+
+bench-clients: ## measure our clients beside Celery and BullMQ on Redis, workers killed, under ten minutes; CLIENTS= flags
+	./scripts/clients.sh $(CLIENTS)
 
 peers: ## compare with RabbitMQ, NATS JetStream and asynq in the same run
 	./scripts/peers.sh $(PEERS)

@@ -23,6 +23,13 @@
 // is closed, the server must have no other message; one more would show an
 // acknowledgement of the consumer that the server has not processed.
 //
+// # Clients
+//
+// `peers clients` compares what users program with: workers and producers of Penstock's clients for
+// Python and Node with Celery and BullMQ on a Redis. Each runs the same program but for its import
+// (clients/jobs.py, clients/jobs.mjs). A job appends its number to a file at its end, so that jobs
+// that were lost, or done again, show when the worker is killed.
+//
 // # Servers
 //
 // They listen on free ports of loopback, with data in a temporary folder on a real disk. A

@@ -54,6 +54,9 @@ func (s signalled) Error() string { return "stopped by signal: " + s.String() }
 // run measures the subjects of the arguments. It writes the report to out and the progress to
 // progress.
 func run(ctx context.Context, args []string, out, progress io.Writer) (_ int, err error) {
+	if len(args) > 0 && args[0] == clientsCommand {
+		return runClients(ctx, args[1:], out, progress)
+	}
 	o, err := parseOptions(args, progress)
 	if errors.Is(err, flag.ErrHelp) {
 		return exitOK, err

@@ -44,7 +44,7 @@ var launcher = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
-// start runs a server in its own process group, so that a terminal's interrupt reaches only this
+// start runs a server in its own process group, in the folder unless it has another one, so that a terminal's interrupt reaches only this
 // program. If this program dies, the server gets the signal onDeath.
 func start(name, folder string, onDeath syscall.Signal, cmd *exec.Cmd) (*process, error) {
 	p := &process{name: name, cmd: cmd, log: filepath.Join(folder, name+".log"), exited: make(chan struct{}), grace: stopWithin}
@@ -53,7 +53,10 @@ func start(name, folder string, onDeath syscall.Signal, cmd *exec.Cmd) (*process
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	defer log.Close() // the server has its own descriptor
-	cmd.Dir, cmd.Stdout, cmd.Stderr = folder, log, log
+	cmd.Stdout, cmd.Stderr = log, log
+	if cmd.Dir == "" {
+		cmd.Dir = folder
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: onDeath}
 	started := make(chan error)
 	launcher() <- func() {
