@@ -152,6 +152,11 @@ func runClients(ctx context.Context, args []string, out, progress io.Writer) (_ 
 func (o *clientOptions) measure(ctx context.Context, s *site, stores *clientStores, r *clientReport) {
 	for round := range o.rounds {
 		for i := range o.subjects {
+			if end, ok := ctx.Deadline(); ok && o.killed > 0 && time.Until(end) < killWithin {
+				r.Partial = fmt.Sprintf("round %d was not ended: the rest of the time was for the kills", round+1)
+				r.Killed = killAll(ctx, o, stores)
+				return
+			}
 			// Each round begins with another one, so that none always has the same neighbour.
 			c := o.subjects[(i+round)%len(o.subjects)]
 			s.flushPages()
