@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/answer"
-	"github.com/penstock-broker/penstock/internal/tool/egress"
 	"github.com/penstock-broker/penstock/internal/tool/quantity"
 	"github.com/penstock-broker/penstock/internal/tool/request"
 )
@@ -235,18 +234,8 @@ func (a *API) postResponse(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if !k.Concerns(m.Head()) {
 		return errUnknownMessage
 	}
-	now := a.o.NowMs()
-	d := exchange.Delivery{Consumer: k, Policy: p, ID: m.ID, MessageID: m.PathID(), Producer: m.ProducerNo != 0, Status: fasthttp.StatusOK, AtMs: now}
-	e := d.Awaited()
-	body := rc.PostBody()
-	e.Truncated = len(body) > p.ResponseMaxBytes
-	e.Body = append([]byte{}, body[:min(len(body), p.ResponseMaxBytes)]...)
-	var kept egress.Response
-	for name, value := range rc.Request.Header.All() {
-		kept.Add(&egress.Keep{Headers: p.ResponseHeaders.Keeps}, string(name), string(value))
-	}
-	e.Headers = kept.Headers
-	e.Answered(now)
+	d := exchange.Delivery{Consumer: k, Policy: p, ID: m.ID, MessageID: m.PathID(), Producer: m.ProducerNo != 0, AtMs: a.o.NowMs()}
+	e := d.Responded(rc.PostBody(), rc.Request.Header.All())
 	if err := a.o.Store.PostExchange(ctx, *e); err != nil {
 		if errors.Is(err, durable.ErrDuplicate) {
 			return errTwo

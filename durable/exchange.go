@@ -183,8 +183,45 @@ func (s *Store) recordExchanges(ctx context.Context, tx *sql.Tx, delivered []Out
 	slices.SortStableFunc(all, func(a, b *Exchange) int {
 		return cmp.Or(cmp.Compare(a.ConsumerNo, b.ConsumerNo), a.ID.Compare(b.ID))
 	})
-	_, err := s.insertExchanges(ctx, tx, all)
-	return err
+	inserted, err := s.insertExchanges(ctx, tx, all)
+	if err != nil || inserted == int64(len(all)) {
+		return err
+	}
+	return s.answerAwaited(ctx, tx, all)
+}
+
+// answerAwaited puts the responses among the exchanges into the rows that await one: an earlier
+// delivery of the message brought none.
+func (s *Store) answerAwaited(ctx context.Context, tx *sql.Tx, all []*Exchange) error {
+	for _, part := range chunks(all, maxInList) {
+		var consumers []uint32 // in their order
+		ids := map[uint32][]ident.ID{}
+		for _, e := range part {
+			if e.State == ResponseReceived {
+				if len(ids[e.ConsumerNo]) == 0 {
+					consumers = append(consumers, e.ConsumerNo)
+				}
+				ids[e.ConsumerNo] = append(ids[e.ConsumerNo], e.ID)
+			}
+		}
+		awaited := map[ExchangeKey]bool{}
+		for _, k := range consumers {
+			err := exchangeHeads(ctx, tx, k, ids[k], func(id ident.ID, h ExchangeHead) {
+				awaited[ExchangeKey{k, id}] = h.State == DeliveredReceiver
+			})
+			if err != nil {
+				return err
+			}
+		}
+		for _, e := range part {
+			if e.State == ResponseReceived && awaited[ExchangeKey{e.ConsumerNo, e.ID}] {
+				if _, err := s.moveExchange(ctx, tx, e, DeliveredReceiver); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // insertExchanges inserts those of the exchanges, which are sorted by key, that have no row.
@@ -236,19 +273,24 @@ func (s *Store) ExchangeHeads(ctx context.Context, consumerNo uint32, ids []iden
 	out := make(map[ident.ID]ExchangeHead, len(ids))
 	for _, part := range chunks(ids, maxInList) {
 		err := repeat(ctx, "read states of responses", func(ctx context.Context) error {
-			return each(ctx, s.reads, list(selectExchangeHeads, len(part)), inArgs(consumerNo, part), func(r *sql.Rows) error {
-				var id ident.ID
-				var h ExchangeHead
-				err := r.Scan(asID{&id}, &h.State, &h.GoesBack, &h.Bytes)
-				out[id] = h
-				return err
-			})
+			return exchangeHeads(ctx, s.reads, consumerNo, part, func(id ident.ID, h ExchangeHead) { out[id] = h })
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
+}
+
+func exchangeHeads(ctx context.Context, q querier, consumerNo uint32, ids []ident.ID,
+	take func(ident.ID, ExchangeHead)) error {
+	return each(ctx, q, list(selectExchangeHeads, len(ids)), inArgs(consumerNo, ids), func(r *sql.Rows) error {
+		var id ident.ID
+		var h ExchangeHead
+		err := r.Scan(asID{&id}, &h.State, &h.GoesBack, &h.Bytes)
+		take(id, h)
+		return err
+	})
 }
 
 // PostExchange stores a response that its receiver posted: in a new row, or in one whose result is

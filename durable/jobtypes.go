@@ -106,8 +106,8 @@ type Outcome struct {
 	// a note is Tracked.
 	Note string
 
-	// Exchange, of a delivery, is stored with it unless the job has one. ReplyTo names the exchange
-	// whose reply was delivered.
+	// Exchange, of a delivery, is stored with it unless the job has one; a response is put into one that
+	// awaits it. ReplyTo names the exchange whose reply was delivered.
 	Exchange *Exchange
 	ReplyTo  ExchangeKey
 

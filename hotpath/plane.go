@@ -149,6 +149,7 @@ func New(o Options) *Plane {
 		Visible: o.Visible, Policies: o.Push.Policies,
 		NowMs: o.Node.NowMs, Touched: o.Touched, Refill: o.Refill, Metrics: o.Metrics, Answers: o.Answers, Waiters: o.Waiters,
 		Tell: p.tell, Stopping: p.stopping, Presence: o.Presence, Traces: o.Traces, Log: o.Log,
+		Room: o.Push.Room, Answered: o.Answered,
 	})
 	p.fanout = fanout.New(fanout.Options{
 		Queue: o.Queue, Catalogue: o.Catalogue, Push: taker{p.dispatcher}, Cache: verifier.Cache, Node: o.Node,

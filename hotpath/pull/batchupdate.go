@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/outcome"
+	"github.com/penstock-broker/penstock/internal/feature/exchange"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
@@ -36,7 +37,12 @@ type update struct {
 	Delay              int64
 	Failed             bool
 	Reason, Detail     string
+	// Response, or ResponseBase64, is the response to the message, which is stored with DELIVERED.
+	Response, ResponseBase64 *string
+	ResponseType             string
 
+	misread bool  // a member of the response is no text
+	said    *said // the response, once it is admitted
 	// now is of other ways in than the routes: a job that Failed is due at once, without the backoff.
 	now bool
 }
@@ -109,7 +115,7 @@ func parseUpdates(body []byte) (updates []update, err error) {
 var (
 	updatesMembers = []string{"Updates"}
 	updateMembers  = []string{"ID", "Lease", "NextState", "IncrementalTimeout", "Timeout", "Delay", "Failed",
-		"Reason", "Detail"}
+		"Reason", "Detail", "Response", "ResponseBase64", "ResponseType"}
 )
 
 // anyUpdates reads the body of a batch update in any valid JSON form. It refuses unknown members: if a
@@ -164,6 +170,8 @@ func (u *update) read(r *jsonread.Reader, member string) (err error) {
 	case "Detail":
 		text, err = r.Text()
 		u.Detail = cutTo(string(text), maxDetail)
+	case "Response", "ResponseBase64", "ResponseType":
+		err = u.readResponse(r, member)
 	}
 	return err
 }
@@ -217,7 +225,8 @@ func (u *updating) run(ctx context.Context) {
 	seen := map[ident.ID]bool{}
 	var finish, giveBack []int
 	extend := map[time.Duration][]int{} // by the length of the lease
-	for i, e := range u.updates {
+	for i := range u.updates {
+		e := &u.updates[i]
 		if u.errs[i] = u.admit(ctx, i, e); u.errs[i] != nil {
 			continue
 		}
@@ -232,7 +241,7 @@ func (u *updating) run(ctx context.Context) {
 		case "QUEUED":
 			giveBack = append(giveBack, i)
 		case "INFLIGHT":
-			lease := u.lease(e)
+			lease := u.lease(*e)
 			extend[lease] = append(extend[lease], i)
 		}
 	}
@@ -244,7 +253,7 @@ func (u *updating) run(ctx context.Context) {
 }
 
 // admit checks one entry on its own.
-func (u *updating) admit(ctx context.Context, i int, e update) error {
+func (u *updating) admit(ctx context.Context, i int, e *update) error {
 	job, err := ident.Parse(e.ID)
 	if err != nil {
 		return errJobNotFound
@@ -266,7 +275,10 @@ func (u *updating) admit(ctx context.Context, i int, e update) error {
 	default:
 		return errNextState
 	}
-	return e.belongs()
+	if err := e.belongs(); err != nil {
+		return err
+	}
+	return u.p.hear(u.ch, u.k, e)
 }
 
 // belongs refuses members that do not belong to NextState, or are out of range.
@@ -286,6 +298,9 @@ func (e *update) belongs() error {
 	}
 	if e.Reason+e.Detail != "" && e.NextState != "QUEUED" && e.NextState != "DEAD" {
 		return errReason
+	}
+	if e.responds() && e.NextState != "DELIVERED" {
+		return errResponseState
 	}
 	return nil
 }
@@ -321,8 +336,13 @@ func (u *updating) finish(ctx context.Context, entries []int) {
 			u.errs[i] = err
 			continue
 		}
+		room, err := u.p.roomFor(u.k, r.Outcome.Exchange)
+		if err != nil {
+			u.errs[i] = err
+			continue
+		}
 		waiting[i] = true
-		r.Haste, r.Sink = outcome.Urgent, answerTo{i, answers}
+		r.Haste, r.Sink = outcome.Urgent, answerTo{i, answers, room}
 		u.p.outcomes.Add(r)
 	}
 	u.wait(ctx, answers, waiting, func(i int) {
@@ -359,11 +379,18 @@ type ended struct {
 type answerTo struct {
 	i       int
 	answers chan ended
+	room    *exchange.Taken // of the response; nil: it has none
 }
 
 func (answerTo) Ended(bool)             {}
 func (answerTo) Retrying(time.Duration) {}
-func (a answerTo) Done(err error)       { a.answers <- ended{a.i, err} }
+
+func (a answerTo) Done(err error) {
+	if a.room != nil {
+		a.room.Close()
+	}
+	a.answers <- ended{a.i, err}
+}
 
 func (u *updating) leases(entries []int) []redisq.Lease {
 	leases := make([]redisq.Lease, len(entries))

@@ -36,8 +36,8 @@ func presentedLease(rc *fasthttp.RequestCtx, t *transition) (string, error) {
 	return lease, nil
 }
 
-// moveLeased gives a job back or extends its lease, as a batch update of this one entry does.
-func (p *Puller) moveLeased(ctx context.Context, rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer,
+// moveEntry moves a job as a batch update of this one entry does.
+func (p *Puller) moveEntry(ctx context.Context, rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer,
 	e update) error {
 	begun := time.Now()
 	deadline := begun.Add(p.visibility(k) + time.Duration(e.IncrementalTimeout)*time.Second)

@@ -36,7 +36,7 @@ func (u *updating) giveBack(ctx context.Context, entries []int) {
 			u.errs[i] = errLeaseLost
 			continue
 		}
-		g := &givenBack{answerTo: answerTo{i, answers}, result: u.returned(i, q, states[u.ids[i]])}
+		g := &givenBack{answerTo: answerTo{i: i, answers: answers}, result: u.returned(i, q, states[u.ids[i]])}
 		g.result.Haste, g.result.Sink = outcome.Urgent, g
 		given[i], waiting[i] = g, true
 		u.p.outcomes.Add(g.result)

@@ -90,10 +90,11 @@ func (t *transition) contact(lease string) presence.Kind {
 	return presence.Claim
 }
 
-// leased returns the entry of a batch update that says the same as a request which gives a leased job
-// back or extends its lease: QUEUED or INFLIGHT with the lease. ok is false for every other request.
-func (t *transition) leased(job, lease string) (e update, ok bool) {
+// entry returns the entry of a batch update that says the same as a request which brings a response
+// along, gives a leased job back or extends its lease: QUEUED or INFLIGHT with the lease. ok is false
+// for every other request.
+func (t *transition) entry(job, lease string) (e update, ok bool) {
 	e = t.all
 	e.ID, e.NextState, e.Lease = job, t.next, lease
-	return e, lease != "" && (t.next == "QUEUED" || t.next == "INFLIGHT")
+	return e, e.responds() || lease != "" && (t.next == "QUEUED" || t.next == "INFLIGHT")
 }

@@ -3,6 +3,7 @@ package pull
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -21,6 +22,7 @@ func FuzzUpdates(f *testing.F) {
 		`{"Updates":[{"Delay":-1}]}`, `{"Updates":[{"Timeout":9,"IncrementalTimeout":1}]}`,
 		`{"Updates":[{"ID":"a","ID":"b"}]}`, `{"Updates":[{"id":"a"}]}`, `{"Updates":[{"ID":"\u0061\ud83d\ude00"}]}`,
 		`{"Updates":[{"ID":null,"Failed":true}]}`,
+		`{"Updates":[{"Response":"\u20ac","ResponseType":"a/b"},{"ResponseBase64":"eA=="},{"response":null},{"Response":[7]}]}`,
 		`{"Updates":null}`, `{"Updates":[{"Delay":1e99}]}`, `[[[[`, `{"Updates":[{"ID":"\ud800"}]}`,
 		`{"Updates":[{"IncrementalTimeout":-9223372036854775808}]} {}`, "{\"Updates\":[{\"ID\":\"\xff\"}]}",
 		`{"Updates":[]}{}`, `{"Updates":[],"Updates":[{}]}`, `{"Updates":[{"Delay":1e3}]}`, `{"Updates":[{"ID":"a"}`,
@@ -35,6 +37,9 @@ func FuzzUpdates(f *testing.F) {
 		}
 		require.LessOrEqual(t, len(got), maxUpdates)
 		require.True(t, utf8.Valid(body))
+		if slices.ContainsFunc(got, func(u update) bool { return u.misread }) {
+			return // json has another error for it, of the whole body
+		}
 		var want struct{ Updates []update }
 		require.NoError(t, json.Unmarshal(body, &want))
 		require.Equal(t, want.Updates, got)

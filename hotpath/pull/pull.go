@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/hotpath/verify"
+	"github.com/penstock-broker/penstock/internal/feature/exchange"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/feature/tracing"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
@@ -59,6 +60,7 @@ type Store interface {
 	Revive(ctx context.Context, consumerNo uint32, id ident.ID, nowMs int64) (durable.OpenJob, error)
 	Backlog(ctx context.Context, k durable.Consumer, limit int) (durable.Backlog, error)
 	Tasks(ctx context.Context, channelNo uint32, ids []ident.ID) (map[ident.ID]string, error)
+	PostExchange(ctx context.Context, e durable.Exchange) error
 }
 
 // An Order takes the jobs that wait for an earlier message of their key: an order.Keeper.
@@ -94,7 +96,11 @@ type Options struct {
 	// yet. nil: never.
 	Behind func(k *durable.Consumer) bool
 	// Tell tells other brokers that a consumer has due jobs again. It may not block. nil: there are none.
-	Tell     func(consumer uint32)
+	Tell func(consumer uint32)
+	// Room is the memory of responses that are not stored yet; nil: a room of its own. Answered is told of
+	// responses that were stored without an outcome. It may not block; nil: nobody is.
+	Room     *exchange.Room
+	Answered func(consumer uint32, id ident.ID)
 	Stopping <-chan struct{}  // closed when long polls must answer
 	Presence *presence.Keeper // hears of the contacts of workers; may be nil
 	Traces   *tracing.Tracer  // nil: none
@@ -122,6 +128,8 @@ type Puller struct {
 	behind    func(k *durable.Consumer) bool
 	presence  *presence.Keeper
 	traces    *tracing.Tracer
+	room      *exchange.Room
+	answered  func(consumer uint32, id ident.ID)
 
 	waiters waiters
 	recent  recentMoves
@@ -138,7 +146,13 @@ func New(o Options) *Puller {
 		outcomes: o.Outcomes, nowMs: o.NowMs,
 		touched: o.Touched, refill: o.Refill, visible: o.Visible, policies: o.Policies, metrics: o.Metrics,
 		answers: o.Answers, stopping: o.Stopping, tell: o.Tell, behind: o.Behind, presence: o.Presence,
-		traces: o.Traces, recent: newRecentMoves(), log: o.Log}
+		traces: o.Traces, room: o.Room, answered: o.Answered, recent: newRecentMoves(), log: o.Log}
+	if p.room == nil {
+		p.room = exchange.NewRoom()
+	}
+	if p.answered == nil {
+		p.answered = func(uint32, ident.ID) {}
+	}
 	if p.behind == nil {
 		p.behind = func(*durable.Consumer) bool { return false }
 	}

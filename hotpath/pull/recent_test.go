@@ -36,6 +36,8 @@ func (w *witness) Tasks(context.Context, uint32, []ident.ID) (map[ident.ID]strin
 	return nil, nil
 }
 
+func (w *witness) PostExchange(context.Context, durable.Exchange) error { return nil }
+
 func (w *witness) JobStates(context.Context, uint32, []ident.ID) (map[ident.ID]durable.JobState, error) {
 	w.reads++
 	return w.states, nil

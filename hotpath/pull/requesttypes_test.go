@@ -56,7 +56,8 @@ func TestUpdatesTakeTheMembersOfTheirTypes(t *testing.T) {
 	}}
 	request.Updates = append(request.Updates, apitype.Update{ID: "c", NextState: "QUEUED", Failed: true})
 	for _, text := range apitest.HostileTexts {
-		request.Updates = append(request.Updates, apitype.Update{ID: text, Lease: text, NextState: text})
+		request.Updates = append(request.Updates, apitype.Update{ID: text, Lease: text, NextState: text,
+			Response: &text, ResponseBase64: &text, ResponseType: text})
 	}
 	for _, r := range []apitype.UpdatesRequest{{Updates: []apitype.Update{}}, request} {
 		body := apitest.Encoded(t, r)
@@ -66,7 +67,8 @@ func TestUpdatesTakeTheMembersOfTheirTypes(t *testing.T) {
 		for i, u := range r.Updates {
 			require.Equal(t, update{ID: u.ID, Lease: u.Lease, NextState: u.NextState,
 				IncrementalTimeout: u.IncrementalTimeout, Timeout: u.Timeout, Delay: u.Delay, Failed: u.Failed,
-				Reason: u.Reason, Detail: u.Detail}, got[i])
+				Reason: u.Reason, Detail: u.Detail, Response: u.Response, ResponseBase64: u.ResponseBase64,
+				ResponseType: u.ResponseType}, got[i])
 		}
 	}
 	parse := func(body string) error { _, err := parseUpdates([]byte(body)); return err }

@@ -81,8 +81,8 @@ func (p *Puller) moveJob(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *dura
 		return t.next, err
 	}
 	from := p.contact(rc, k.No, t.contact(presented))
-	if e, ok := t.leased(jobID, presented); ok {
-		return t.next, p.moveLeased(ctx, rc, ch, k, e)
+	if e, ok := t.entry(jobID, presented); ok {
+		return t.next, p.moveEntry(ctx, rc, ch, k, e)
 	}
 	m := move{p: p, ch: ch, id: id, t: t, worker: from.Holder()}
 	if m.k, m.token, err = p.generation(ctx, k, id, presented); err != nil {
@@ -153,6 +153,9 @@ func (m *move) finish(ctx context.Context) error {
 func (m *move) outcome(ctx context.Context, q redisq.Standing) (r outcome.Result, accept bool, err error) {
 	if q.State != redisq.Leased {
 		if accept, err = m.finishUnleased(ctx, q); !accept {
+			if err == nil {
+				err = m.post(ctx)
+			}
 			return r, false, err
 		}
 	} else if m.token != "" && m.token != q.Token {
@@ -166,7 +169,7 @@ func (m *move) outcome(ctx context.Context, q redisq.Standing) (r outcome.Result
 		Tracked: q.Attempts != 1 || q.Flags != 0,
 	}
 	if m.t.next != "DEAD" {
-		out.Exchange = m.awaited(&out)
+		out.Exchange = m.exchange(out.Attempts, out.AtMs)
 	} else {
 		out.Kind, out.Reason = durable.OutcomeDead, durable.ByConsumer
 		m.t.all.tell(&out, "declared dead by the consumer")

@@ -1,6 +1,8 @@
 package exchange
 
 import (
+	"iter"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -77,6 +79,21 @@ func (d *Delivery) Answered(res *egress.Result) *durable.Exchange {
 
 // Awaited returns the exchange of a job that a pull consumer reported: it posts the response.
 func (d *Delivery) Awaited() *durable.Exchange { return d.exchange() }
+
+// Responded returns the exchange with a response that its receiver posted, or brought along with its
+// report. It keeps a copy of what the policy says.
+func (d *Delivery) Responded(body []byte, headers iter.Seq2[[]byte, []byte]) *durable.Exchange {
+	e, most := d.exchange(), d.Policy.ResponseMaxBytes
+	e.Status, e.Truncated = http.StatusOK, len(body) > most
+	e.Body = append([]byte{}, body[:min(len(body), most)]...)
+	var kept egress.Response
+	for name, value := range headers {
+		kept.Add(&egress.Keep{Headers: d.Policy.ResponseHeaders.Keeps}, string(name), string(value))
+	}
+	e.Headers = kept.Headers
+	e.Answered(d.AtMs)
+	return e
+}
 
 // resolve returns an absolute URL for a Location, "" where it is none that can be asked.
 func resolve(base, location string) string {

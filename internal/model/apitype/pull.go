@@ -49,6 +49,10 @@ type MoveRequest struct {
 	// Reason and Detail are of DEAD, and of QUEUED with a lease: as of an Update.
 	Reason string `json:"Reason,omitempty"`
 	Detail string `json:"Detail,omitempty"`
+	// the response to the message, of DELIVERED: as of an Update
+	Response       *string `json:"Response,omitempty"`
+	ResponseBase64 *string `json:"ResponseBase64,omitempty"`
+	ResponseType   string  `json:"ResponseType,omitempty"`
 }
 
 // A MoveResult is the answer to INFLIGHT. The answer to another state has no body.
@@ -110,6 +114,10 @@ type Update struct {
 	// of DEAD and QUEUED: why, in few words that are the same for the same cause; cut at 255 bytes
 	Reason string `json:"Reason,omitempty"`
 	Detail string `json:"Detail,omitempty"` // of DEAD and QUEUED: what else there is to say; cut at 1 KiB
+	// of DELIVERED: the response of a consumer with responses on, cut at its responseMaxBytes
+	Response       *string `json:"Response,omitempty"`
+	ResponseBase64 *string `json:"ResponseBase64,omitempty"` // instead of Response
+	ResponseType   string  `json:"ResponseType,omitempty"`   // content type of the response; absent: it has none
 }
 
 // UpdateResults is the answer to an UpdatesRequest, in its order.

@@ -43,7 +43,7 @@ func TestExchangeModelIsWhatTheStoreDoes(t *testing.T) {
 	ctx := t.Context()
 	for range 250 {
 		k, ids := p.consumer().No, []ident.ID{p.id(), p.id()}
-		switch p.r.below(8) {
+		switch p.r.below(9) {
 		case 0, 1, 2:
 			e := p.exchange()
 			rows := []durable.Outcome{{Kind: durable.OutcomeDelivered, ConsumerNo: e.ConsumerNo, ID: e.ID, Attempts: 1,
@@ -72,6 +72,10 @@ func TestExchangeModelIsWhatTheStoreDoes(t *testing.T) {
 			if p.r.hit(100) {
 				p.purge()
 			}
+		case 8:
+			e := p.exchange()
+			err := p.real.PostExchange(ctx, *e)
+			require.Equal(t, p.model.postExchange(*e), err == nil)
 		}
 		p.compareExchanges(k)
 	}

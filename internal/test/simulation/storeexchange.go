@@ -19,6 +19,8 @@ func (s *store) recordExchange(o durable.Outcome) {
 		if k := (jobKey{e.ConsumerNo, e.ID}); s.exchanges[k] == nil {
 			row := *e
 			s.exchanges[k] = &row
+		} else if e.State == durable.ResponseReceived {
+			s.move(*e, durable.DeliveredReceiver)
 		}
 	}
 	e := s.exchanges[jobKey{o.ReplyTo.ConsumerNo, o.ReplyTo.ID}]
@@ -85,6 +87,23 @@ func (s *store) delayWork(consumer uint32, state durable.ExchangeState, ids []id
 func (s *store) moveExchange(to durable.Exchange, from durable.ExchangeState) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.move(to, from)
+}
+
+// postExchange inserts an exchange, or moves one that awaits its response.
+func (s *store) postExchange(e durable.Exchange) (posted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := jobKey{e.ConsumerNo, e.ID}
+	if s.exchanges[k] != nil {
+		return s.move(e, durable.DeliveredReceiver)
+	}
+	s.exchanges[k] = &e
+	return true
+}
+
+// move is moveExchange. Call it with mu held.
+func (s *store) move(to durable.Exchange, from durable.ExchangeState) bool {
 	e := s.exchanges[jobKey{to.ConsumerNo, to.ID}]
 	if e == nil || e.State != from {
 		return false
@@ -204,6 +223,14 @@ func (t storeSeam) MoveExchange(ctx context.Context, e durable.Exchange, from du
 			false: "was moved before"}[moved])
 		return moved
 	})
+}
+
+func (t storeSeam) PostExchange(ctx context.Context, e durable.Exchange) error {
+	posted, err := read(ctx, t, "PostExchange", e.ConsumerNo, func() bool { return t.s.postExchange(e) })
+	if err == nil && !posted {
+		err = durable.ErrDuplicate
+	}
+	return err
 }
 
 func (t storeSeam) PutChannel(ctx context.Context, p durable.Put) (durable.Channel, bool, error) {

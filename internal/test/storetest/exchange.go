@@ -85,6 +85,19 @@ var exchangeTests = map[string]func(*testing.T, *fixture){
 		}
 		require.Equal(t, 1, won)
 	},
+	"the response of a later delivery counts where none came before": func(t *testing.T, f *fixture) {
+		k, id := f.jobs(t, 3)
+		failed := pending(k, id[2], 10, 20)
+		failed.Fail(30, "no result")
+		f.record(t, answered(pending(k, id[0], 10, 20)), answered(answer(k, id[1], 10, false, "first")), answered(failed))
+		f.record(t, answered(answer(k, id[0], 40, false, "late")), answered(answer(k, id[1], 40, false, "second")),
+			answered(answer(k, id[2], 40, false, "too late")))
+		e := f.exchange(t, k, id[0])
+		require.Equal(t, []any{durable.ResponseReceived, "late", int64(40), int64(1)}, []any{e.State, string(e.Body),
+			e.ReceivedMs, e.DeliveredMs})
+		require.Equal(t, "first", string(f.exchange(t, k, id[1]).Body))
+		require.Equal(t, durable.ExchangeFailed, f.exchange(t, k, id[2]).State)
+	},
 	"an exchange moves on from the state that the caller saw": func(t *testing.T, f *fixture) {
 		k, id := f.jobs(t, 1)
 		f.record(t, answered(pending(k, id[0], 10, 20)))
