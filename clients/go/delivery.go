@@ -40,6 +40,7 @@ type Delivery struct {
 	// Of the lease, guarded by leases.mu.
 	renewAt, until time.Time // when it is renewed, and when it ends by the clock of this machine
 	lost, reported bool
+	response       *response // that goes along with the report
 	once           sync.Once // it is settled
 }
 
@@ -55,11 +56,6 @@ func (d *Delivery) Bind(to ...any) error {
 		}
 	}
 	return nil
-}
-
-// Respond posts the response of the queue's consumer to the message, which must have responses on.
-func (d *Delivery) Respond(ctx context.Context, contentType string, body []byte) error {
-	return d.worker.c.Respond(ctx, d.worker.channel, d.worker.consumer, d.MessageID, contentType, body)
 }
 
 // A claimed is one entry of the answer to a claim.

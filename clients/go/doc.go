@@ -34,6 +34,7 @@
 //	claim.go     the request that claims
 //	lease.go     renewing leases
 //	report.go    reporting outcomes
+//	respond.go   the response that goes along with a report
 //	known.go     jobs that were done and came again
 //	signals.go   SIGTERM and SIGINT for a worker
 //	receiver.go  Receiver: push deliveries

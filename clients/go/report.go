@@ -12,7 +12,7 @@ import (
 
 const (
 	mostUpdates     = 500       // of one report
-	mostReportBytes = 200 << 10 // of one report: the broker takes 256 KiB
+	mostReportBytes = 200 << 10 // of one report: the broker takes 1 MiB
 	// mostUnreported bounds, with twice the slots, the jobs that are done and not reported: a worker that is killed
 	// has others do them again.
 	mostUnreported = 50
@@ -29,6 +29,7 @@ type update struct {
 	Failed               bool   `json:",omitempty"`
 	Reason               string `json:",omitempty"`
 	Detail               string `json:",omitempty"`
+	*response
 }
 
 // An updated is the answer to an update.
@@ -121,12 +122,15 @@ func (w *Worker) settle(d *Delivery, err error) {
 				u.Detail = cut(err.Error(), mostDetail)
 			}
 		}
+		w.leases.mu.Lock()
+		d.reported = true
+		if u.NextState == "DELIVERED" {
+			u.response = d.response
+		}
+		w.leases.mu.Unlock()
 		if u.NextState == "DELIVERED" {
 			w.known.add(d)
 		}
-		w.leases.mu.Lock()
-		d.reported = true
-		w.leases.mu.Unlock()
 		w.reports.add(report{d, u})
 	})
 }
@@ -217,7 +221,7 @@ func (r *reporter) sendSome(ctx context.Context) error {
 	jobs := map[string]bool{} // a job that came again may have two reports: one request has one of them
 	for size := 0; len(updates) < min(len(r.open), mostUpdates); {
 		u := r.open[len(updates)].u
-		size += 200 + len(u.ID) + len(u.Lease) + 2*len(u.Reason) + 2*len(u.Detail)
+		size += 200 + len(u.ID) + len(u.Lease) + 2*len(u.Reason) + 2*len(u.Detail) + u.response.bytes()
 		if size > mostReportBytes && len(updates) > 0 || jobs[u.ID] {
 			break
 		}
@@ -233,6 +237,13 @@ func (r *reporter) sendSome(ctx context.Context) error {
 			if s := results[i].Status; s == 408 || s == 429 || s >= 500 {
 				later = append(later, x)
 				err = fmt.Errorf("penstock: the broker answered %d %s to a report", s, results[i].Code)
+				continue
+			}
+			if x.u.response != nil && results[i].Code == "invalid_response" { // the job is done all the same
+				r.w.log.Error("penstock: the response of a job is refused: its consumer must have responses on",
+					"job", x.d.ID, "message", x.d.MessageID, "task", x.d.Task)
+				x.u.response = nil
+				later = append(later, x)
 				continue
 			}
 			r.answered(x, results[i])

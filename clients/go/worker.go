@@ -228,8 +228,10 @@ func (w *Worker) run(d *Delivery) {
 	d.cancel = cancel
 	w.leases.add(d)
 	h := w.handlers[d.Task]
+	response, done := w.known.of(d)
 	switch {
-	case w.known.has(d):
+	case done:
+		d.response = response
 		w.log.Info("penstock: a job that was done here came again, and is not done twice", "task", d.Task, "message",
 			d.MessageID)
 		w.settle(d, nil)
