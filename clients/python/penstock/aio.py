@@ -9,11 +9,12 @@ import time
 from datetime import datetime
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
-from ._core import Call, Core, Lost, Op, Options
+from ._core import Call, Core, Lost, Op
+from ._manage import AsyncManage
 from ._sockets import IDLE, MOST_IDLE, _text
 from ._types import Job, Message, Move, Moved, Published, Response, Seconds, job_payload, messages_of
 from ._wire import Answer, Reader, WireError, request_bytes
-from .client import CLAIM_LIMIT, _message, bulk_parts, check_moved, fields_of, moves_for
+from .client import CLAIM_LIMIT, Base, _message, bulk_parts, check_moved, moves_for
 from .exceptions import ConfigurationError
 
 T = TypeVar("T")
@@ -83,36 +84,12 @@ class _Streams:
                 pass
 
 
-class AsyncClient:
+class AsyncClient(Base):
     """The methods of Client as coroutines."""
 
-    def __init__(
-        self,
-        url: Optional[str] = None,
-        *,
-        producer_id: Optional[str] = None,
-        producer_token: Optional[str] = None,
-        channel_token: Optional[str] = None,
-        consumer_token: Optional[str] = None,
-        token: Optional[str] = None,
-        admin_token: Optional[str] = None,
-        timeout: float = 10.0,
-        tries: int = 5,
-        worker: Optional[str] = None,
-        ssl_context: Optional[ssl.SSLContext] = None,
-    ) -> None:
-        options = Options(
-            url, producer_id, producer_token, channel_token, consumer_token, token, admin_token, timeout, tries, worker
-        )
-        self._core = Core(options)
-        self._streams = _Streams(self._core, ssl_context)
-
-    def __repr__(self) -> str:
-        return f"AsyncClient({self.url!r})"
-
-    @property
-    def url(self) -> str:
-        return self._core.address.url
+    def _connect(self, context: Optional[ssl.SSLContext]) -> None:
+        self._streams = _Streams(self._core, context)
+        self.manage = AsyncManage(self._core, self._run)
 
     async def __aenter__(self) -> "AsyncClient":
         return self
@@ -230,9 +207,3 @@ class AsyncClient:
 
     async def responses(self, channel: str, message_id: str, *, wait: float = 0.0, until: str = "all") -> List[Response]:
         return await self._run(self._core.responses(channel, message_id, wait, until))
-
-    async def manage(
-        self, method: str, target: str, fields: Optional[Mapping[str, Any]] = None, headers: Optional[Mapping[str, str]] = None
-    ) -> Any:
-        """Any route of management: ``await client.manage("PUT", "/channel/orders", {"duplicates": "acknowledge"})``."""
-        return await self._run(self._core.manage(method, target, fields_of(fields) if fields is not None else None, headers))

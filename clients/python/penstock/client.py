@@ -7,7 +7,8 @@ import time
 from datetime import datetime
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
-from ._core import Call, Core, Lost, Op, Options, path
+from ._core import Call, Core, Lost, Op, Options
+from ._manage import Manage
 from ._sockets import Sockets
 from ._types import Job, Message, Move, Moved, Published, Response, Seconds, job_payload, messages_of, seconds_of
 from .exceptions import ConfigurationError, LeaseLost, RefusedError
@@ -39,15 +40,6 @@ def check_moved(job: "Union[Job, Sequence[Job]]", moved: List[Moved]) -> List[Mo
     return moved
 
 
-def fields_of(fields: Mapping[str, Any]) -> Dict[str, Any]:
-    """Python's names of fields as the broker's: ``max_retries`` is ``maxRetries``."""
-    out = {}
-    for name, value in fields.items():
-        head, *rest = name.rstrip("_").split("_")
-        out[head + "".join(part.capitalize() for part in rest)] = value
-    return out
-
-
 def bulk_parts(body: "Union[bytes, str, Iterable[Any]]", format: str) -> Tuple[bytes, str]:
     if isinstance(body, str):
         data = body.encode("utf-8")
@@ -63,13 +55,8 @@ def bulk_parts(body: "Union[bytes, str, Iterable[Any]]", format: str) -> Tuple[b
     return data, types[format]
 
 
-class Client:
-    """Speaks with the broker at ``url`` (PENSTOCK_URL, or http://127.0.0.1:8080).
-
-    Queue ``q`` is consumer ``q`` of channel ``q``. Producers, channels and consumers are made when they
-    are first needed, unless their tokens are given. All methods may be called by several threads. Each
-    request has a time-out. One without a usable answer is tried again, a message with the same ID.
-    """
+class Base:
+    """What Client and AsyncClient are made with."""
 
     def __init__(
         self,
@@ -90,12 +77,13 @@ class Client:
             url, producer_id, producer_token, channel_token, consumer_token, token, admin_token, timeout, tries, worker
         )
         self._core = Core(options)
-        self._sockets = Sockets(self._core.address, ssl_context)
-        self._sleep: Callable[[float], Any] = time.sleep
-        self.manage = Manage(self)
+        self._connect(ssl_context)
+
+    def _connect(self, context: Optional[ssl.SSLContext]) -> None:
+        raise NotImplementedError
 
     def __repr__(self) -> str:
-        return f"Client({self.url!r})"
+        return f"{type(self).__name__}({self.url!r})"
 
     @property
     def url(self) -> str:
@@ -105,6 +93,20 @@ class Client:
     def worker(self) -> str:
         """The name in X-Broker-Worker."""
         return self._core.worker
+
+
+class Client(Base):
+    """Speaks with the broker at ``url`` (PENSTOCK_URL, or http://127.0.0.1:8080).
+
+    Queue ``q`` is consumer ``q`` of channel ``q``. Producers, channels and consumers are made when they
+    are first needed, unless their tokens are given. All methods may be called by several threads. Each
+    request has a time-out. One without a usable answer is tried again, a message with the same ID.
+    """
+
+    def _connect(self, context: Optional[ssl.SSLContext]) -> None:
+        self._sockets = Sockets(self._core.address, context)
+        self._sleep: Callable[[float], Any] = time.sleep
+        self.manage = Manage(self._core, self._run)
 
     def __enter__(self) -> "Client":
         return self
@@ -285,105 +287,3 @@ def _message(payload: Any, options: Mapping[str, Any]) -> Message:
         return Message(payload, **options)
     except TypeError as error:
         raise ConfigurationError(f"unknown option: {str(error).split(')')[-1].strip()}") from None
-
-
-class Manage:
-    """The routes of management. ``client.manage("GET", "/channels")`` sends any request of them."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    def __call__(
-        self, method: str, target: str, fields: Optional[Mapping[str, Any]] = None, headers: Optional[Mapping[str, str]] = None
-    ) -> Any:
-        return self._client._run(self._client._core.manage(method, target, fields, headers))
-
-    def put_producer(self, producer: str, **fields: Any) -> Dict[str, Any]:
-        """Create or change a producer: ``name``, ``token``, ``reply_url`` and others."""
-        return self._put(path("producer", producer), fields)
-
-    def put_channel(self, channel: str, **fields: Any) -> Dict[str, Any]:
-        return self._put(path("channel", channel), fields)
-
-    def put_consumer(self, channel: str, consumer: str, **fields: Any) -> Dict[str, Any]:
-        """Create or change a consumer: ``type``, ``callback_url``, ``max_retries`` and others."""
-        return self._put(path("channel", channel, "consumer", consumer), fields)
-
-    def _put(self, target: str, fields: Mapping[str, Any]) -> Dict[str, Any]:
-        got: Dict[str, Any] = self("PUT", target, fields_of(fields))
-        return got
-
-    def producer(self, producer: str) -> Dict[str, Any]:
-        got: Dict[str, Any] = self("GET", path("producer", producer))
-        return got
-
-    def channel(self, channel: str) -> Dict[str, Any]:
-        got: Dict[str, Any] = self("GET", path("channel", channel))
-        return got
-
-    def consumer(self, channel: str, consumer: Optional[str] = None) -> Dict[str, Any]:
-        got: Dict[str, Any] = self("GET", path("channel", channel, "consumer", consumer or channel))
-        return got
-
-    def producers(self, most: int = 10_000) -> List[str]:
-        return self._list("/producers", most)
-
-    def channels(self, most: int = 10_000) -> List[str]:
-        return self._list("/channels", most)
-
-    def consumers(self, channel: str, most: int = 10_000) -> List[str]:
-        return self._list(path("channel", channel, "consumers"), most)
-
-    def _list(self, target: str, most: int) -> List[str]:
-        links = self._client._run(self._client._core.pages(target, most))
-        return [link.rsplit("/", 1)[-1] for link in links]
-
-    def delete_producer(self, producer: str) -> None:
-        self("DELETE", path("producer", producer))
-
-    def delete_channel(self, channel: str) -> None:
-        self("DELETE", path("channel", channel))
-
-    def delete_consumer(self, channel: str, consumer: str) -> None:
-        self("DELETE", path("channel", channel, "consumer", consumer))
-
-    def pause(self, channel: str, consumer: Optional[str] = None) -> Dict[str, Any]:
-        """Pause a consumer, or a channel."""
-        return self._state(channel, consumer, "pause")
-
-    def resume(self, channel: str, consumer: Optional[str] = None) -> Dict[str, Any]:
-        return self._state(channel, consumer, "resume")
-
-    def _state(self, channel: str, consumer: Optional[str], verb: str) -> Dict[str, Any]:
-        of = ("channel", channel) if consumer is None else ("channel", channel, "consumer", consumer)
-        got: Dict[str, Any] = self("POST", path(*of, verb))
-        return got
-
-    def message(self, channel: str, message_id: str) -> Dict[str, Any]:
-        """A message and its jobs."""
-        got: Dict[str, Any] = self("GET", path("channel", channel, "message", message_id))
-        return got
-
-    def workers(self, channel: str, consumer: Optional[str] = None) -> List[Dict[str, Any]]:
-        """The living workers of a pull consumer."""
-        got: List[Dict[str, Any]] = self("GET", path("channel", channel, "consumer", consumer or channel, "workers"))["Result"]
-        return got
-
-    def dead_letters(self, channel: str, consumer: Optional[str] = None) -> List[Dict[str, Any]]:
-        """The first page of the dead letters of a consumer."""
-        got: List[Dict[str, Any]] = self("GET", path("channel", channel, "consumer", consumer or channel, "dlq"))["DeadJobs"]
-        return got
-
-    def redrive(self, channel: str, consumer: Optional[str] = None) -> Any:
-        """Redrive all dead letters of a consumer."""
-        return self("POST", path("channel", channel, "consumer", consumer or channel, "dlq", "redrive"), {})
-
-    def why(self, channel: str, consumer: Optional[str] = None) -> Dict[str, Any]:
-        """Why the jobs of a consumer do not move."""
-        got: Dict[str, Any] = self("GET", path("channel", channel, "consumer", consumer or channel, "why"))
-        return got
-
-    def bulk(self, channel: str, bulk: str) -> Dict[str, Any]:
-        """A bulk, and how far it is."""
-        got: Dict[str, Any] = self("GET", path("channel", channel, "bulk", bulk))
-        return got

@@ -22,6 +22,7 @@ from .exceptions import ConfigurationError, Gone, TooManyRequests
 log = logging.getLogger("penstock.push")
 F = TypeVar("F", bound=Callable[..., Any])
 
+DEFAULT_PATH = "/penstock"
 WINDOW = 300.0
 MOST_BODY = 64 << 20
 
@@ -264,6 +265,28 @@ class Receiver:
         except BaseException:
             self._store.failed(key)
             raise
+
+
+class Endpoint(Receiver):
+    """A Receiver at a path of an app."""
+
+    def __init__(
+        self,
+        app: Any = None,
+        *,
+        secret: Union[str, Sequence[str]],
+        path: str = DEFAULT_PATH,
+        window: float = WINDOW,
+        store: Optional[Store] = None,
+    ) -> None:
+        super().__init__(secret, window=window, store=store)
+        self.path = path
+        if app is not None:
+            self.init_app(app)
+
+    def init_app(self, app: Any) -> None:
+        """Add the route to the app."""
+        raise NotImplementedError
 
 
 async def _awaited(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import socket
 import threading
@@ -11,6 +12,7 @@ import unittest
 from datetime import datetime, timedelta, timezone
 
 from penstock import AsyncClient, Client, LeaseLost, Message, RefusedError, UnavailableError
+from penstock._manage import AsyncManage, Manage
 from penstock._wire import Reader, WireError
 from penstock.exceptions import ConfigurationError
 
@@ -228,8 +230,20 @@ class AsyncTest(BrokerCase):
                 self.assertTrue(await client.unschedule(q, "s"))
                 shown = await client.manage("GET", f"/channel/{q}")
                 self.assertEqual(shown["ID"], q)
+                self.assertEqual((await client.manage.put_consumer(q, q, max_retries=3))["Policy"]["MaxRetries"], "3")
+                self.assertIn(q, await client.manage.consumers(q))
+                self.assertEqual([dead["Reason"] for dead in await client.manage.dead_letters(q)], ["no"])
+                self.assertEqual((await client.manage.pause(q, q))["State"], "PAUSED")
+                self.assertEqual((await client.manage.resume(q, q))["State"], "ACTIVE")
 
         asyncio.run(use())
+
+    def test_the_async_client_manages_with_the_same_methods(self) -> None:
+        def named(of: type) -> "dict[str, object]":
+            return {name: inspect.signature(f) for name, f in vars(of).items() if name != "__init__" and callable(f)}
+
+        self.assertEqual(named(AsyncManage), named(Manage))
+        self.assertIn("dead_letters", named(Manage))
 
 
 class ReaderTest(unittest.TestCase):

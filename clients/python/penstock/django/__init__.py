@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional, Sequence, Union
+from typing import Any, Callable, List, Optional
 
-from .. import push
-from ..push import MemoryStore, Message, Store
+from ..push import MemoryStore, Message, Receiver, Store
 
 __all__ = ["Consumer", "MemoryStore", "Message", "Store", "on_commit"]
 
 
-class Consumer(push.Receiver):
+class Consumer(Receiver):
     """An endpoint of a Django project. Set its URL as the callbackUrl of consumers with this secret.
 
         consumer = Consumer(secret="whsec_...")
@@ -19,15 +18,6 @@ class Consumer(push.Receiver):
         @consumer.on("orders")
         def order(message): ...
     """
-
-    def __init__(
-        self,
-        *,
-        secret: Union[str, Sequence[str]],
-        window: float = push.WINDOW,
-        store: Optional[Store] = None,
-    ) -> None:
-        super().__init__(secret, window=window, store=store)
 
     @property
     def urls(self) -> List[Any]:
