@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, Deque, Dict, List, Optional, Protocol, Sequence, Tuple
 
 from ._core import backoff
+from ._known import Known
 from ._sockets import Poll
-from ._types import Job, Move, Moved
+from ._types import Job, Move, Moved, Reply
 from .client import Client
 from .exceptions import BrokerError, LeaseLost, PenstockError, RefusedError, Stopped, UnavailableError
 
@@ -24,6 +25,8 @@ log = logging.getLogger("penstock.worker")
 BATCH_UPDATES = 500
 BATCH_BYTES = 200 << 10
 BATCH_WAIT = 0.005
+MOST_REPLY = 64 << 10  # bytes of a response in a report
+SILENT = 30.0  # seconds until responses are sent again to a consumer that took none
 MOST_UNREPORTED = 2000
 MOST_TASKS = 64
 POLL_ENDS = 2.5  # seconds that the broker has to end a claim that waits
@@ -41,9 +44,21 @@ class Outcome:
     reason: str = ""
     detail: str = ""
     response: Optional[bytes] = None
+    response_type: str = "application/json"
+
+    @property
+    def reply(self) -> Optional[Reply]:
+        return None if self.response is None else Reply(self.response, self.response_type)
 
 
-DONE = Outcome("DELIVERED")
+def post_large(client: Client, job: Job, outcome: Optional[Outcome]) -> None:
+    """Post a response that is too large to go along with the report, before the job is done."""
+    reply = None if outcome is None else outcome.reply
+    # A character takes at most six bytes of a report.
+    if outcome is None or reply is None or 6 * len(reply.body) <= MOST_REPLY or reply.size() <= MOST_REPLY:
+        return
+    client.respond(job, reply.body, content_type=reply.content_type)
+    outcome.response = None
 
 
 class Held:
@@ -114,7 +129,7 @@ class Queue:
     polled: float = 0.0
     idle: bool = False  # waits for a slot, not for the broker
     poll: Optional[Poll] = None
-    reporting: int = 0
+    silent: float = 0.0  # until then no responses go along: the consumer takes none
 
     @property
     def key(self) -> Tuple[str, str]:
@@ -145,6 +160,7 @@ class Engine:
         self.free = pool.size
         self.line: Deque[Queue] = deque()
         self.held: Dict[Tuple[str, str], Held] = {}
+        self.known = Known()
         self.unreported = 0
         self.stopping = threading.Event()
         self.aborted = threading.Event()
@@ -315,8 +331,22 @@ class Engine:
                     with self.cv:
                         self.free += 1
                 self._give_back(held, "the worker has no slot for it", slotless=True)
-            else:
+            elif not self._was_done(held):
                 self.pool.submit(held)
+
+    def _was_done(self, held: Held) -> bool:
+        """Report a job that this worker has done before, instead of doing it again."""
+        done = self.known.of(held.job)
+        if done is None:
+            return False
+        log.info("queue %s: job %s was done here and came again; it is not done twice", held.queue.channel, held.job.id)
+        with held.mu:
+            over, held.over = held.over, True
+        self._free_slot()
+        if not over:
+            self.known.add(held.job, done.reply)
+            self._report(held, Move(held.job.id, held.job.lease, "DELIVERED", reply=done.reply))
+        return True
 
     # What a pool says
 
@@ -336,8 +366,13 @@ class Engine:
         with held.mu:
             held.running = False
             over, held.over = held.over, True
+        done = outcome is not None and outcome.state == "DELIVERED"
+        if outcome is not None and done:
+            self.known.add(held.job, outcome.reply)
         self._free_slot()
         if over:
+            if done:
+                self.known.refused(held.job.id)
             return
         if outcome is None:
             self._drop(held)
@@ -351,7 +386,9 @@ class Engine:
             self.counts["given_back"] += 1
         self._report(
             held,
-            Move(job.id, job.lease, outcome.state, outcome.delay, outcome.failed, outcome.reason, outcome.detail),
+            Move(
+                job.id, job.lease, outcome.state, outcome.delay, outcome.failed, outcome.reason, outcome.detail, reply=outcome.reply
+            ),
         )
 
     def _free_slot(self) -> None:
@@ -447,10 +484,14 @@ class Engine:
                 time.sleep(BATCH_WAIT)
             with self.cv:
                 batch: List[Tuple[Move, Optional[Held]]] = []
-                size = 0
-                while q.moves and len(batch) < BATCH_UPDATES and size < BATCH_BYTES:
+                size, jobs = 0, set()
+                # A job that came again may have two reports: a request has one of them.
+                while q.moves and len(batch) < BATCH_UPDATES and size < BATCH_BYTES and q.moves[0][0].id not in jobs:
                     move, held = q.moves.popleft()
-                    size += 200 + 4 * len(move.reason) + 4 * len(move.detail)
+                    jobs.add(move.id)
+                    if time.monotonic() < q.silent:
+                        move.reply = None
+                    size += 200 + 4 * len(move.reason) + 4 * len(move.detail) + (move.reply.size() if move.reply else 0)
                     batch.append((move, held))
             self._send(q, batch)
             with self.cv:
@@ -483,6 +524,8 @@ class Engine:
                     return
                 if all(held is None or now >= held.lease_end for _, held in batch):
                     self.counts["lost"] += len(batch)
+                    for move in moves:
+                        self.known.refused(move.id)
                     log.error("queue %s: %d jobs could not be reported before their leases ended", q.channel, len(batch))
                     return
                 pause = min(pause, max(0.05, max(held.lease_end for _, held in batch if held is not None) - now))
@@ -497,11 +540,19 @@ class Engine:
         """Notes the answers to reports; returns those that are sent again."""
         again: List[Move] = []
         for move, answer in zip(moves, moved):
-            if answer.ok or repeated and answer.code == "lease_lost" and move.state == "QUEUED":
-                continue  # of a report that is repeated the first one may have counted
+            if answer.code == "invalid_response" and move.reply is not None:  # the job is done all the same
+                if time.monotonic() >= q.silent:
+                    log.warning("queue %s keeps no results: set responses=store of its consumer", q.channel)
+                q.silent, move.reply = time.monotonic() + SILENT, None
+                again.append(move)
+                continue
             if answer.status in (408, 429) or answer.status >= 500:
                 again.append(move)
-            elif answer.code == "lease_lost":
+                continue
+            (self.known.taken if answer.ok else self.known.refused)(move.id)
+            if answer.ok or repeated and answer.code == "lease_lost" and move.state == "QUEUED":
+                continue  # of a report that is repeated the first one may have counted
+            if answer.code == "lease_lost":
                 self.counts["lost"] += 1
                 log.warning("queue %s: the lease of job %s was lost before its report", q.channel, move.id)
             else:

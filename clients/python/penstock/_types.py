@@ -255,6 +255,26 @@ def job_of(channel: str, consumer: str, entry: Mapping[str, Any]) -> Job:
     )
 
 
+@dataclass(frozen=True)
+class Reply:
+    """The response to the message of a job, as a report brings it along."""
+
+    body: bytes
+    content_type: str = "application/json"
+
+    def members(self) -> Dict[str, str]:
+        out = {"ResponseType": self.content_type} if self.content_type else {}
+        try:
+            out["Response"] = self.body.decode("utf-8")
+        except UnicodeDecodeError:
+            out["ResponseBase64"] = base64.b64encode(self.body).decode("ascii")
+        return out
+
+    def size(self) -> int:
+        """How much of a report it takes, in bytes."""
+        return len(to_json(self.members()).encode("utf-8"))
+
+
 @dataclass
 class Move:
     """What to do with a claimed job: a member of the request ``jobs``."""
@@ -268,6 +288,7 @@ class Move:
     detail: str = ""
     extra: int = 0
     timeout: int = 0
+    reply: Optional[Reply] = None
 
     def text(self) -> str:
         out: Dict[str, Any] = {"ID": self.id, "Lease": self.lease, "NextState": self.state}
@@ -283,6 +304,8 @@ class Move:
             out["IncrementalTimeout"] = self.extra
         if self.timeout:
             out["Timeout"] = self.timeout
+        if self.reply is not None:
+            out.update(self.reply.members())
         return to_json(out)
 
 

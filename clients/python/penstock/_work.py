@@ -11,12 +11,11 @@ import threading
 from typing import Any, Coroutine, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from . import signals
-from ._engine import Held, Outcome
+from ._engine import Held, Outcome, post_large
 from ._task import Request, Trace, run_traced, run_traced_async
 from ._types import Job, to_json
 from ._version import __version__
 from .canvas import publish_next
-from .client import Client
 from .exceptions import (
     BrokerError,
     ConfigurationError,
@@ -33,13 +32,14 @@ from .worker import Worker, make_pool, read_job, unknown_task
 
 log = logging.getLogger("penstock.worker")
 
+NOTHING = b"null"  # the response of a task without a result
+
 
 class AppRunner:
     """Runs the tasks of an app."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
-        self._silent: Dict[str, bool] = {}  # queues that keep no results
 
     def find(self, held: Held) -> "Any":
         """The task and the job, or what becomes of a job without one."""
@@ -142,7 +142,7 @@ class AppRunner:
         if trace.state == "LOST":
             return None
         if isinstance(error, Ignore):
-            return Outcome("DELIVERED", response=b"null")
+            return Outcome("DELIVERED", response=NOTHING)
         if isinstance(error, Reject):
             if error.requeue:
                 return Outcome("QUEUED", 1, reason=str(error))
@@ -171,7 +171,8 @@ class AppRunner:
                 log.error("task %s[%s]: the next task of its chain: %s", trace.task.name, trace.request.id, error)
                 return Outcome("QUEUED", 5, True, error_text(error)[:255])
         log.info("task %s[%s] succeeded", trace.task.name, trace.request.id)
-        return Outcome("DELIVERED", response=None if self._ignores(trace) else text.encode("utf-8", "surrogatepass"))
+        # The exchange of a task whose result is ignored ends, too: nothing waits for it at the broker.
+        return Outcome("DELIVERED", response=NOTHING if self._ignores(trace) else text.encode("utf-8", "surrogatepass"))
 
     def _ignores(self, trace: Trace) -> bool:
         ignored = trace.request.meta.get("ignore_result")
@@ -203,21 +204,14 @@ class AppRunner:
             self.app._publish(name, message)
         except BrokerError as failure:
             return Outcome("QUEUED", seconds, True, error_text(failure)[:255])
-        return Outcome("DELIVERED")
+        return Outcome("DELIVERED", response=NOTHING)
 
     def respond(self, job: Job, outcome: Optional[Outcome]) -> None:
-        """Let the broker carry the result back, before the job is done."""
-        if outcome is None or outcome.response is None or self._silent.get(job.channel):
-            return
-        client: Client = self.app.client
+        """Let the broker carry a large result back, before the job is done; others go along with its report."""
         try:
-            client.respond(job, outcome.response, content_type="application/json")
+            post_large(self.app.client, job, outcome)
         except BrokerError as error:
-            if error.code == "responses_off":
-                self._silent[job.channel] = True
-                log.warning("queue %s keeps no results: set responses=store of its consumer", job.channel)
-            else:
-                log.error("the result of job %s is lost: %s", job.id, error)
+            log.error("the result of job %s is lost: %s", job.id, error)
 
     # In a child process
 

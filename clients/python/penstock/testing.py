@@ -192,7 +192,9 @@ class Broker:
         return None
 
     def _end(self, client: Client, job: Job, outcome: Outcome) -> None:
-        move = Move(job.id, job.lease, outcome.state, outcome.delay, outcome.failed, outcome.reason, outcome.detail)
+        move = Move(
+            job.id, job.lease, outcome.state, outcome.delay, outcome.failed, outcome.reason, outcome.detail, reply=outcome.reply
+        )
         client._run(client._core.move(job.channel, job.consumer, [move]))
 
     # What a client sees
@@ -336,6 +338,7 @@ class Broker:
         if j is None:
             return {"ID": u["ID"], "Status": 404, "code": "job_not_found"}
         if j.status == u["NextState"] and j.status in ("DELIVERED", "DEAD"):
+            _respond(j, u)
             return {"ID": j.id, "Status": 202}
         if j.status != "INFLIGHT" or u.get("Lease", j.lease) != j.lease:
             return {"ID": j.id, "Status": 409, "code": "lease_lost"}
@@ -343,6 +346,7 @@ class Broker:
             j.lease_end = self.now + timedelta(seconds=u.get("Timeout") or 32)
             return {"ID": j.id, "Status": 202}
         j.status, j.lease = u["NextState"], ""
+        _respond(j, u)
         j.reason, j.detail = u.get("Reason", ""), u.get("Detail", "")
         j.code = "by_consumer" if j.status == "DEAD" else ""
         if j.status == "QUEUED":
@@ -432,6 +436,14 @@ class Broker:
             s.over = True
         else:
             s.at = _following(s.recurrence, s.at, s.at)
+
+
+def _respond(j: _Job, u: Mapping[str, Any]) -> None:
+    """Keep the response that a report brings along; the first one counts."""
+    if j.response is None and ("Response" in u or "ResponseBase64" in u):
+        text = u.get("Response")
+        body = base64.b64decode(u["ResponseBase64"]) if text is None else text.encode("utf-8", "surrogatepass")
+        j.response = (body, u.get("ResponseType", ""))
 
 
 def _exchange(j: _Job, consumer: str) -> Dict[str, Any]:

@@ -14,7 +14,7 @@ import time
 from typing import Any, Callable, Coroutine, Dict, List, Mapping, Optional, Sequence, Union
 
 from . import _health, _settings
-from ._engine import Engine, Held, Outcome
+from ._engine import Engine, Held, Outcome, post_large
 from ._pools import LoopPool, SoloPool, ThreadsPool
 from ._types import Job, to_json
 from ._version import __version__
@@ -136,9 +136,9 @@ class HandlerRunner:
         return run()
 
     def _done(self, held: Held, result: Any) -> Outcome:
-        if self._results:
-            self._client.respond(held.job, to_json(result).encode(), content_type="application/json")
-        return Outcome("DELIVERED")
+        outcome = Outcome("DELIVERED", response=to_json(result).encode() if self._results else None)
+        post_large(self._client, held.job, outcome)
+        return outcome
 
 
 def failed(held: Held, error: BaseException) -> Optional[Outcome]:

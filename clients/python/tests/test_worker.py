@@ -7,12 +7,15 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 import unittest
 import urllib.request
 from typing import Any
 
-from penstock import Client, Context, Penstock, Worker
+from penstock import Client, Context, Job, Penstock, Worker
+from penstock._known import MOST_KNOWN, MOST_KNOWN_BYTES, Known
+from penstock._types import Reply
 from penstock.exceptions import RefusedError, TaskRevokedError, TimeLimitExceeded, TimeoutError
 
 from .support import PATIENCE, BrokerCase, WorkerProcess, eventually, fresh
@@ -455,6 +458,104 @@ class LowLevelTest(BrokerCase):
         self.assertEqual(worker.run(signals=False), 0)
         self.assertEqual(sorted(seen), list(range(30)))
         self.assertEqual(worker.counts["done"], 30)
+
+    def worker_of(self, queue: str, handlers: Any) -> Worker:
+        worker = Worker(Client(), queue, handlers, concurrency=2, wait=1, results=True)
+        self.addCleanup(worker.client.close)
+        return worker
+
+    def test_a_result_goes_along_with_the_report_and_a_large_one_before_it(self) -> None:
+        q, posted = fresh(), []
+        self.client.enqueue(q, "first")
+        self.client.manage.put_consumer(q, q, responses="store", response_max_bytes=1 << 20)
+        results = {"text": "42 €", "null": None, "large": "x" * 70_000}
+
+        def take(job: Context) -> Any:
+            return results.get(job.task)
+
+        worker = self.worker_of(q, {"*": take})
+        core, post = worker.client._core, worker.client._core.respond
+
+        def respond(*args: Any) -> Any:
+            posted.append(args)
+            return post(*args)
+
+        core.respond = respond  # type: ignore[method-assign]
+        thread = threading.Thread(target=worker.run, kwargs={"signals": False})
+        thread.start()
+        try:
+            for task, result in results.items():
+                id = self.client.enqueue(q, task).message_id
+                (got,) = self.client.responses(q, id, wait=PATIENCE)
+                self.assertEqual((got.received, got.json(), got.content_type), (True, result, "application/json"))
+                eventually(lambda: self.job_state(q, id)["Status"] == "DELIVERED", "the end of the job")
+        finally:
+            worker.stop()
+            thread.join()
+        self.assertEqual(len(posted), 1, "only what is too large for a report is posted")
+
+    def test_a_job_is_done_where_its_queue_keeps_no_results(self) -> None:
+        q = fresh()
+        ids = [self.client.enqueue(q, "any", [i]).message_id for i in range(4)]
+        self.client.manage.put_consumer(q, q, responses="off")
+        seen = []
+
+        def take(job: Context) -> str:
+            seen.append(job.message_id)
+            if len(seen) == 4:
+                worker.stop()
+            return "nobody reads it"
+
+        worker = self.worker_of(q, {"*": take})
+        with self.assertLogs("penstock.worker", "WARNING") as said:
+            self.assertEqual(worker.run(signals=False), 0)
+        self.assertIn("keeps no results", "".join(said.output))
+        self.assertEqual({self.job_state(q, id)["Status"] for id in ids}, {"DELIVERED"})
+        self.assertEqual(sorted(seen), sorted(ids))
+
+
+class KnownTest(unittest.TestCase):
+    """What a worker remembers of the jobs that it has done."""
+
+    def job(self, id: str, attempt: int = 1, replay: str = "") -> Job:
+        return Job("q", "q", id, "lease", attempt, "m", b"", {}, replay=replay)
+
+    def test_a_job_that_was_done_is_known_until_the_broker_knows_it(self) -> None:
+        known = Known()
+        known.add(self.job("a"), Reply(b"42"))
+        self.assertIsNone(known.of(self.job("a")), "it was redriven")
+        self.assertIsNone(known.of(self.job("a", 2, "replay")))
+        self.assertIsNone(known.of(self.job("b", 2)))
+        done = known.of(self.job("a", 2))
+        self.assertEqual(done and done.reply, Reply(b"42"))
+        known.taken("a")
+        self.assertIsNone(known.of(self.job("a", 2)))
+
+    def test_the_memory_is_bounded_in_jobs_and_bytes(self) -> None:
+        known = Known()
+        for i in range(2 * MOST_KNOWN):
+            known.add(self.job(f"large-{i}"), Reply(b"x" * (64 << 10)))
+            known.refused(f"large-{i}")
+            known.add(self.job(f"small-{i}"), None)
+            known.refused(f"small-{i}")
+            self.assertLessEqual(known._bytes, MOST_KNOWN_BYTES)
+            self.assertLessEqual(len(known._done), MOST_KNOWN)
+        self.assertIsNone(known.of(self.job("large-0", 2)))
+        self.assertIsNotNone(known.of(self.job(f"small-{2 * MOST_KNOWN - 1}", 2)))
+        self.assertEqual(known._bytes, sum(done.size for done in known._done.values()))
+
+
+class IgnoredTest(WorkerCase):
+    def test_a_task_whose_result_is_ignored_leaves_no_exchange_open(self) -> None:
+        q = fresh()
+        app = self.app_for(q)
+        self.start(q, "--pool", "threads")
+        ids = [app.send_task("add", (1, 2), ignore_result=True).id, app.send_task("changed", (0,)).id]
+        for id in ids:
+            path = f"/channel/{q}/message/{id}/responses"
+            eventually(lambda: self.client.manage("GET", path)["Complete"], "the end of the exchange")
+            (entry,) = self.client.manage("GET", path)["Result"]
+            self.assertEqual((entry["State"], entry["Body"]), ("RESPONSE_RECEIVED_FROM_RECEIVER", "null"))
 
 
 if __name__ == "__main__":

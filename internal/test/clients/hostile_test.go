@@ -138,7 +138,7 @@ func workerScenarios() map[string]scenario {
 			until: func(r *running) bool { return slices.Contains(r.ids("lost"), "j-0") }},
 		"no report and no renewal is taken for longer than a lease": {jobs: ok(2), faults: []hostile.Fault{
 			{Door: "jobs", Do: hostile.For(7*time.Second, hostile.Refuse(503, "unavailable", 0))}}, check: cameAgain,
-			only: []string{"go"}},
+			only: []string{"go", "python"}},
 		"one renewal is refused": {jobs: []string{"sleep 7000"}, check: neverLost, faults: []hostile.Fault{
 			{Door: "jobs", Only: "INFLIGHT", Times: 1, Do: hostile.Refuse(503, "unavailable", 0)}}},
 		"the answer of a renewal is lost": {jobs: []string{"sleep 7000"}, check: neverLost, faults: []hostile.Fault{

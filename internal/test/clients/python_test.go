@@ -2,6 +2,7 @@ package clients
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -23,32 +24,57 @@ func pythonDriver(*testing.T) driver {
 }
 
 // pythonSuite runs modules of the suite of the Python client against a broker of its own.
-func pythonSuite(t *testing.T, modules ...string) {
+func pythonSuite(t *testing.T, interpreter string, modules ...string) {
 	t.Helper()
 	b := startBroker(t)
 	args := append([]string{"-m", "unittest", "-v"}, modules...)
-	command(t, pythonClient, []string{"PENSTOCK_URL=" + b.url, "PYTHONDONTWRITEBYTECODE=1"}, python(), args...)
+	command(t, pythonClient, []string{"PENSTOCK_URL=" + b.url, "PYTHONDONTWRITEBYTECODE=1"}, interpreter, args...)
+}
+
+// oldestPython is an interpreter of the oldest Python that the client supports, from PATH or from pyenv, or "".
+func oldestPython() string {
+	if found, err := exec.LookPath("python3.9"); err == nil {
+		return found
+	}
+	pyenv := os.Getenv("PYENV_ROOT")
+	if home, err := os.UserHomeDir(); pyenv == "" && err == nil {
+		pyenv = filepath.Join(home, ".pyenv")
+	}
+	found, _ := filepath.Glob(filepath.Join(pyenv, "versions", "3.9.*", "bin", "python3.9"))
+	if len(found) == 0 {
+		return ""
+	}
+	return found[len(found)-1]
+}
+
+// The client needs Python 3.9 and nothing else. Without one on the machine only the types are checked for it, by
+// TestTheTypesOfThePythonClientAreStrict.
+func TestThePythonClientPassesItsSuiteOnTheOldestPython(t *testing.T) {
+	t.Parallel()
+	if oldest := oldestPython(); oldest != "" {
+		pythonSuite(t, oldest, "tests.test_client", "tests.test_app", "tests.test_testing", "tests.test_worker")
+	}
 }
 
 func TestTheLowLevelClientOfPythonPassesItsSuite(t *testing.T) {
 	t.Parallel()
-	pythonSuite(t, "tests.test_client", "tests.test_app", "tests.test_testing",
+	pythonSuite(t, python(), "tests.test_client", "tests.test_app", "tests.test_testing",
 		"tests.test_django_tasks")
 }
 
 func TestPushEndpointsOfPythonAreVerifiedInTheirFrameworks(t *testing.T) {
 	t.Parallel()
-	pythonSuite(t, "tests.test_push")
+	pythonSuite(t, python(), "tests.test_push")
 }
 
 func TestThePageOfThePythonClientIsTrueAndCelerysFirstProgramsRun(t *testing.T) {
 	t.Parallel()
-	pythonSuite(t, "tests.test_pages")
+	pythonSuite(t, python(), "tests.test_pages")
 }
 
 func TestWorkersOfPythonPassTheirSuite(t *testing.T) {
 	t.Parallel()
-	pythonSuite(t, "tests.test_worker")
+	pythonSuite(t, python(), "tests.test_worker")
 }
 
 func TestTheTypesOfThePythonClientAreStrict(t *testing.T) {
