@@ -26,6 +26,9 @@ export interface Update {
   Timeout?: number;
   Reason?: string;
   Detail?: string;
+  /** The response to the message, with DELIVERED. */
+  Response?: string;
+  ResponseType?: string;
 }
 
 /** The answer to a move. */

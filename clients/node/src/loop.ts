@@ -7,7 +7,7 @@ import { Reporter, type Outcome } from './reporter.js';
 import { version } from './version.js';
 
 /** What becomes of a job when its handler has ended. */
-export type Ending = Pick<Update, 'NextState' | 'Delay' | 'Failed' | 'Reason' | 'Detail'>;
+export type Ending = Pick<Update, 'NextState' | 'Delay' | 'Failed' | 'Reason' | 'Detail' | 'Response' | 'ResponseType'>;
 
 export interface LoopOptions {
   channel: string;

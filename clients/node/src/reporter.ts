@@ -2,6 +2,7 @@ import { pause, sleep, transient } from './backoff.js';
 import type { Client } from './client.js';
 import { ConnectionError } from './errors.js';
 import type { Update, Updated } from './job.js';
+import { silence } from './response.js';
 
 /** A report is full at so many moves or bytes, and leaves after so many ms. */
 const mostUpdates = 500;
@@ -107,7 +108,7 @@ export class Reporter {
       let error: unknown;
       try {
         const answers = await this.#client.update(this.#channel, this.#consumer, batch.map((w) => w.update), { worker: this.#worker, signal });
-        batch = batch.filter((w, i) => !settle(w, answers[i]));
+        batch = batch.filter((w, i) => !this.#settle(w, answers[i]));
         if (batch.length === 0) {
           if (n > 0) this.#failing--;
           return;
@@ -123,13 +124,20 @@ export class Reporter {
     }
     for (const w of batch) w.done({ ok: false, code: 'abandoned' });
   }
-}
 
-/** Reports whether the broker's answer ends the move. */
-function settle(w: Waiting, r: Updated | undefined): boolean {
-  if (!r || r.ID !== w.update.ID || typeof r.Status !== 'number') return false;
-  if (r.Status < 300) w.done({ ok: true });
-  else if (r.Status >= 500 || r.Status === 429 || r.Status === 408) return false;
-  else w.done({ ok: false, code: r.code ?? `status_${r.Status}` });
-  return true;
+  /** Reports whether the broker's answer ends the move. */
+  #settle(w: Waiting, r: Updated | undefined): boolean {
+    if (!r || r.ID !== w.update.ID || typeof r.Status !== 'number') return false;
+    if (r.code === 'invalid_response' && w.update.Response !== undefined) {
+      // The consumer keeps no responses; the job is done all the same.
+      silence(this.#client, this.#channel, this.#consumer);
+      const { Response: _, ResponseType: __, ...rest } = w.update;
+      w.update = rest;
+      return false;
+    }
+    if (r.Status < 300) w.done({ ok: true });
+    else if (r.Status >= 500 || r.Status === 429 || r.Status === 408) return false;
+    else w.done({ ok: false, code: r.code ?? `status_${r.Status}` });
+    return true;
+  }
 }

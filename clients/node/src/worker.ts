@@ -1,7 +1,8 @@
 import { Client } from './client.js';
-import { ConfigError, isA, LeaseLost, type PenstockError } from './errors.js';
+import { ConfigError, isA, LeaseLost } from './errors.js';
 import type { JobPayload, LeasedJob } from './job.js';
 import { Loop, type Ending } from './loop.js';
+import { reply } from './response.js';
 import { refuseUnknown, type ClientOptions } from './settings.js';
 
 /** A job as its handler gets it. */
@@ -83,8 +84,8 @@ export class Worker {
     if (!handler) return this.#unknown(call.task);
     try {
       const result = await handler({ ...call, id: job.messageId, attempt: job.attempt, job, signal });
-      if (result !== undefined && !signal.aborted) await respond(job, JSON.stringify(result));
-      return { NextState: 'DELIVERED' };
+      const json = result === undefined || signal.aborted ? undefined : JSON.stringify(result);
+      return { NextState: 'DELIVERED', ...(json === undefined ? {} : await reply(job, json)) };
     } catch (e) {
       return failure(e);
     }
@@ -96,24 +97,6 @@ export class Worker {
       this.#onError(new ConfigError(`queue "${this.queue}": no handler for the task ${JSON.stringify(task)}; its jobs are given back`));
     }
     return { NextState: 'QUEUED', Delay: unknownDelay() };
-  }
-}
-
-/** Responses that no consumer keeps are not posted again and again. */
-const off = new WeakMap<Client, Map<string, number>>();
-
-/** Stores the result of a job, as JSON, as the response to its message, where its consumer keeps responses. */
-export async function respond(job: LeasedJob, result: string): Promise<void> {
-  const queues = off.get(job.client) ?? new Map<string, number>();
-  off.set(job.client, queues);
-  const key = `${job.channel}/${job.consumer}`;
-  if ((queues.get(key) ?? 0) > Date.now()) return;
-  try {
-    await job.client.respond(job.channel, job.messageId, result, { consumer: job.consumer, contentType: 'application/json' });
-  } catch (e) {
-    const code = (e as PenstockError).code;
-    if (code === 'responses_off') queues.set(key, Date.now() + 10_000);
-    else if (code !== 'response_exists' && code !== 'message_not_found') throw e;
   }
 }
 

@@ -145,3 +145,36 @@ test('a wrong token ends the worker with the error', async () => {
   await assert.rejects(w.run(), { code: 'consumer_token_mismatch' });
   await w.close();
 });
+
+test('a result goes along with the report; one that is too large for it is posted before', async () => {
+  const q = unique('results');
+  const results = { small: { sum: '42 €' }, large: 'x'.repeat(70_000), null: null };
+  let posted = 0;
+  await working(q, { x: ({ args }) => results[args[0]] }, {}, async (c) => {
+    const post = c.respond.bind(c);
+    c.respond = (...args) => { posted++; return post(...args); };
+    await c.manage.putChannel(q);
+    await c.manage.putConsumer(q, q, { type: 'pull', responses: 'store', responseMaxBytes: 100_000 });
+    for (const [name, result] of Object.entries(results)) {
+      const { messageId } = await c.enqueue(q, { task: 'x', args: [name] });
+      const [got] = await c.responses(q, messageId, { wait: 60_000 });
+      assert.equal(got.State, 'RESPONSE_RECEIVED_FROM_RECEIVER');
+      assert.deepEqual(JSON.parse(got.Body), result);
+      assert.equal(got.Headers['Content-Type'], 'application/json');
+      await until(async () => (await state(c, q, messageId)).Status === 'DELIVERED');
+    }
+  });
+  assert.equal(posted, 1);
+});
+
+test('a job is done where its queue keeps no results', async () => {
+  const q = unique('silent');
+  let done = 0;
+  await working(q, { x: () => { done++; return 'nobody reads it'; } }, {}, async (c) => {
+    await c.manage.putChannel(q);
+    await c.manage.putConsumer(q, q, { type: 'pull', responses: 'off' });
+    const all = await Promise.all(Array.from({ length: 5 }, () => c.enqueue(q, { task: 'x' })));
+    for (const { messageId } of all) await until(async () => (await state(c, q, messageId))?.Status === 'DELIVERED');
+  });
+  assert.equal(done, 5);
+});

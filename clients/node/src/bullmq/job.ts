@@ -2,7 +2,7 @@ import { sleep } from '../backoff.js';
 import type { Client } from '../client.js';
 import { ApiError, PenstockError } from '../errors.js';
 import type { JobPayload, LeasedJob } from '../job.js';
-import { respond } from '../worker.js';
+import { respond } from '../response.js';
 import { bus } from './bus.js';
 import { failing } from './failing.js';
 import { UnsupportedError } from './errors.js';

@@ -7,7 +7,7 @@ import { Loop, type Ending } from '../loop.js';
 import type { Outcome } from '../reporter.js';
 import { refuseUnknown } from '../settings.js';
 import { segment } from '../wire.js';
-import { respond } from '../worker.js';
+import { reply } from '../response.js';
 import { bus } from './bus.js';
 import { clientOf, prepare, type Connection } from './connection.js';
 import { Emitter } from './emitter.js';
@@ -268,8 +268,8 @@ export class Worker<Data = any, Result = any, Name extends string = string> exte
       const value = await this.#processor!(job, leased.lease, signal);
       if (job.asked.delay !== undefined) return back(job.asked.delay);
       job.returnvalue = value;
-      if (value !== undefined && call.meta['ignore_result'] !== true) await this.#keep(leased, value, signal);
-      return { NextState: 'DELIVERED' };
+      // The exchange of a job whose result is ignored ends, too: nothing waits for it at the broker.
+      return { NextState: 'DELIVERED', ...(await this.#kept(leased, call.meta['ignore_result'] === true ? null : value, signal)) };
     } catch (e) {
       return this.#failed(job, held, e);
     }
@@ -291,19 +291,20 @@ export class Worker<Data = any, Result = any, Name extends string = string> exte
     }
   }
 
-  /** The result is stored before the job is done. One that cannot be stored is told, and does not repeat the job. */
-  async #keep(leased: LeasedJob, value: unknown, signal: AbortSignal): Promise<void> {
+  /** The result is stored with the end of the job. One that cannot be stored is told, and does not repeat the job. */
+  async #kept(leased: LeasedJob, value: unknown, signal: AbortSignal): ReturnType<typeof reply> {
     let json: string | undefined;
     try {
       json = JSON.stringify(value);
     } catch (e) {
       throw new PenstockError(`the result is no JSON: ${(e as Error).message}`, 'result');
     }
-    if (json === undefined || signal.aborted) return;
+    if (json === undefined || signal.aborted) return {};
     try {
-      await respond(leased, json);
+      return await reply(leased, json);
     } catch (e) {
       this.#error(new PenstockError(`the result of job ${leased.messageId} is not stored: ${(e as Error).message}`, 'result', 0, { cause: e }));
+      return {};
     }
   }
 

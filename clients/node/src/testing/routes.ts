@@ -232,6 +232,7 @@ interface Move {
   Failed?: boolean;
   Reason?: string;
   Detail?: string;
+  Response?: string;
 }
 
 function moves(c: Call): Reply {
@@ -245,6 +246,7 @@ function move(c: Call, u: Move): { Status: number; code?: string } {
   if (m.state === u.NextState && m.state !== 'QUEUED') return { Status: 202 };
   if (m.state !== 'INFLIGHT' || (u.Lease && u.Lease !== m.lease)) return { Status: 409, code: 'lease_lost' };
   if (u.NextState === 'INFLIGHT') return { Status: 202 };
+  if (u.NextState === 'DELIVERED') m.response ??= u.Response;
   Object.assign(m, { state: u.NextState, lease: '', changedAt: c.b.now(), reason: u.Reason ?? '', detail: u.Detail ?? '' });
   if (u.NextState === 'QUEUED') {
     m.due = c.b.now() + (u.Delay ?? 0) * 1000;
