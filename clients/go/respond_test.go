@@ -23,6 +23,7 @@ type scriptedBroker struct {
 }
 
 func (b *scriptedBroker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
 	body, _ := io.ReadAll(r.Body)
 	b.mu.Lock()
 	defer b.mu.Unlock()
