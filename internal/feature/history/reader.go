@@ -42,28 +42,17 @@ type Reader struct {
 	NowMs func() int64 // the store's clock
 }
 
-// Range returns each slot of a range that is kept and has begun, also those in which nothing happened.
+// Range returns each slot of a range that is kept and has begun, also those in which nothing happened, and the
+// marks in it.
 func (r *Reader) Range(ctx context.Context, q Query) (apitype.HistoryRange, error) {
-	now := r.NowMs()
-	length := q.Step.Length.Milliseconds()
-	from := max(q.Step.Begin(q.FromMs), q.Step.oldest(now))
-	to, marksTo := q.ToMs, q.ToMs
-	if to >= now { // the present slot has begun, and the clock of a broker that marks may be a little ahead
-		to, marksTo = now+1, now+finest.Milliseconds()
+	now, marksTo := r.NowMs(), q.ToMs
+	if marksTo >= now { // the clock of a broker that marks may be a little ahead
+		marksTo = now + finest.Milliseconds()
 	}
-	scope, no := q.scope()
-	view := apitype.HistoryRange{Step: q.Step.Name, Result: []apitype.HistorySlot{}, Marks: []apitype.HistoryMark{}}
-	rows, err := r.Store.History(ctx, scope, no, q.Step.seconds(), from, to)
-	if err != nil {
+	view := apitype.HistoryRange{Step: q.Step.Name, Marks: []apitype.HistoryMark{}}
+	var err error
+	if view.Result, err = r.slots(ctx, q, now); err != nil {
 		return view, err
-	}
-	for at := from; at < to; at += length {
-		var s sums
-		for len(rows) > 0 && rows[0].AtMs < at+length {
-			s.addRow(&rows[0])
-			rows = rows[1:]
-		}
-		view.Result = append(view.Result, s.view(at))
 	}
 	marks, err := r.Store.Marks(ctx, q.ChannelNo, q.ConsumerNo, max(q.FromMs, now-marksKept.Milliseconds()), marksTo,
 		marksShown)
@@ -72,6 +61,35 @@ func (r *Reader) Range(ctx context.Context, q Query) (apitype.HistoryRange, erro
 			Kind: m.Kind.String(), Text: m.Text})
 	}
 	return view, err
+}
+
+// Slots is Range without the marks: one statement.
+func (r *Reader) Slots(ctx context.Context, q Query) ([]apitype.HistorySlot, error) {
+	return r.slots(ctx, q, r.NowMs())
+}
+
+func (r *Reader) slots(ctx context.Context, q Query, now int64) ([]apitype.HistorySlot, error) {
+	length := q.Step.Length.Milliseconds()
+	from := max(q.Step.Begin(q.FromMs), q.Step.oldest(now))
+	to := q.ToMs
+	if to >= now { // the present slot has begun
+		to = now + 1
+	}
+	scope, no := q.scope()
+	slots := []apitype.HistorySlot{}
+	rows, err := r.Store.History(ctx, scope, no, q.Step.seconds(), from, to)
+	if err != nil {
+		return slots, err
+	}
+	for at := from; at < to; at += length {
+		var s sums
+		for len(rows) > 0 && rows[0].AtMs < at+length {
+			s.addRow(&rows[0])
+			rows = rows[1:]
+		}
+		slots = append(slots, s.view(at))
+	}
+	return slots, nil
 }
 
 // addRow adds a row of one writer.

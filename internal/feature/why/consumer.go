@@ -17,7 +17,11 @@ import (
 
 // Consumer answers why the jobs of a consumer do not move.
 func (e *Explainer) Consumer(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer) apitype.Why {
-	v := e.look(ctx, ch, k)
+	return e.look(ctx, ch, k).explain(ctx)
+}
+
+// explain answers why the jobs of the consumer do not move.
+func (v *view) explain(ctx context.Context) apitype.Why {
 	c := v.count(ctx)
 	if v.queue.OldestReady.IsZero() { // it became due since Redis was asked
 		v.queue.OldestReady = c.since

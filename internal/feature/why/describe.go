@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/catalogue"
 )
 
 // Describe adds to a view of a consumer what holds it as a whole, and what its last attempts and its
@@ -20,11 +21,22 @@ func (e *Explainer) Describe(ctx context.Context, k *durable.Consumer, view *api
 		return
 	}
 	has.Version = min(has.Version, k.Version) // the view is of k
-	v := e.view(ctx, ch, k, read{has, asked, err})
-	code, _, until, _ := e.holding(k, v.has.Hold, v.now)
+	e.view(ctx, ch, k, read{has, asked, err}).describe(ctx, view)
+}
+
+// Portray is Consumer and Describe, with the statements of Consumer alone.
+func (e *Explainer) Portray(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer,
+	view *apitype.Consumer) apitype.Why {
+	v := e.look(ctx, ch, k)
+	v.describe(ctx, view)
+	return v.explain(ctx)
+}
+
+func (v *view) describe(ctx context.Context, view *apitype.Consumer) {
+	code, _, until, _ := v.e.holding(v.k, v.has.Hold, v.now)
 	view.HeldBy, view.HeldUntil = string(code), timeAt(until)
 	show(&v.has.Fact, view)
-	if k.Type == durable.Pull {
+	if v.k.Type == durable.Pull {
 		claim, _, _, _, _ := v.contact(ctx)
 		view.LastClaimAt = timeAt(claim)
 	}
