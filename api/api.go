@@ -14,6 +14,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
 	"github.com/penstock-broker/penstock/internal/feature/history"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
+	"github.com/penstock-broker/penstock/internal/feature/sampler"
+	"github.com/penstock-broker/penstock/internal/feature/ui"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
@@ -171,6 +173,7 @@ type Explainer interface {
 	Scheduled(ch *catalogue.Channel, m *durable.Scheduled) apitype.Why
 	Describe(ctx context.Context, k *durable.Consumer, view *apitype.Consumer)
 	Recall(ctx context.Context, consumers []uint32, views []*apitype.Consumer)
+	Portray(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer, view *apitype.Consumer) apitype.Why
 	NoConsumers() apitype.Why
 	Unavailable() apitype.Why
 	AcceptedOnly(ch *catalogue.Channel) apitype.Why
@@ -214,6 +217,13 @@ type Options struct {
 	Presence Presence
 	// SQS answers the requests of SQS clients; nil: there is no such door.
 	SQS SQS
+	// UI makes the pages of the dashboard; nil: there is none. Sample is the last sample of all consumers, nil
+	// before the first one.
+	UI     Dashboard
+	Sample func() *sampler.Sample
+	// Brokers are those that are alive, and StoreKind names the store, both for the dashboard; nil and "": not shown.
+	Brokers   func() []ui.Broker
+	StoreKind string
 	// Policies resolves the policies of consumers; nil: no defaults.
 	Policies *policy.Book
 	// Bodies counts the bodies of all requests in memory, including those of the data
@@ -282,7 +292,8 @@ type API struct {
 	log      *slog.Logger
 	hosts    map[string]bool // AllowedHosts in lower case
 	router   *router.Router
-	publish  fasthttp.RequestHandler // the broadcast route, without the router
+	gets     map[string]func(*API, context.Context, *fasthttp.RequestCtx) error // what answers a GET, by route
+	publish  fasthttp.RequestHandler                                            // the broadcast route, without the router
 	metrics  *metrics
 	books    chan struct{} // capacity 1: a question for books is answered
 	sieves   *share.Bound  // of counts of replays with a filter: one of a channel, two of all
@@ -312,6 +323,7 @@ func New(o Options) *API {
 	if a.o.Answers == nil {
 		a.o.Answers = answer.NewBound(defaultBodies)
 	}
+	a.gets = getters(table)
 	a.router = a.newRouter()
 	broadcastOf := routeNamed(broadcastRoute)
 	taken := broadcastOf.takes()
@@ -337,7 +349,12 @@ func (a *API) SetDraining(on bool) { a.draining.Store(on) }
 // fresh refreshes the catalogue from the store. Every read of the control plane calls it
 // first, so that a client behind a load balancer reads its own writes from any broker. A
 // refresh without changes reads one row.
-func (a *API) fresh(ctx context.Context) error { return a.o.Catalogue.Refresh(ctx) }
+func (a *API) fresh(ctx context.Context) error {
+	if isForPage(ctx) {
+		return nil
+	}
+	return a.o.Catalogue.Refresh(ctx)
+}
 
 // changed refreshes the catalogue after a write of this broker and announces the change.
 func (a *API) changed(ctx context.Context, rc *fasthttp.RequestCtx) {

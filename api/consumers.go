@@ -200,6 +200,12 @@ func (a *API) pace(k *durable.Consumer) durable.PaceMode {
 
 // countAll counts the jobs of consumers.
 func (a *API) countAll(ctx context.Context, all []listedConsumer) error {
+	if s := a.sampled(ctx); s != nil {
+		for i := range all {
+			all[i].count = countOf(s, all[i].k.No)
+		}
+		return nil
+	}
 	nos := make([]uint32, len(all))
 	for i := range all {
 		nos[i] = all[i].k.No

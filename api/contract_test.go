@@ -68,7 +68,8 @@ func TestAnswersOfTheControlPlaneHaveTheirTypes(t *testing.T) {
 			}
 		}
 	}
-	for _, e := range append(append(exchanges(w), manyAttempts(w), slowConsumer(w), boundedProducer(w)), workersOf(w)...) {
+	for _, e := range slices.Concat(exchanges(w), []wired{manyAttempts(w), slowConsumer(w), boundedProducer(w)},
+		workersOf(w), uiExchanges(w)) {
 		body := apitype.Body{Media: apitype.MediaProblem, Value: apitype.Problem{}}
 		if e.Status < 400 {
 			answers := all[e.route].Answers

@@ -340,7 +340,7 @@ func TestEveryRouteRefusesParametersWithHEADTooAndKnowsItsLinks(t *testing.T) {
 			continue
 		}
 		require.Equal(t, 400, w.do("HEAD", example(r.Path)+"?surprise=1", "").Status, r.Path)
-		if !slices.Contains(r.Query, "first") {
+		if !slices.Contains(r.Query, "first") || r.Access == AccessUI {
 			continue
 		}
 		answer := w.get(strings.Replace(example(r.Path), "/message/m", "/message/x", 1) + "?limit=1")

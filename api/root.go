@@ -13,6 +13,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/internal/feature/ui"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 )
 
@@ -36,13 +37,19 @@ func hashOf(text string) string {
 }
 
 // getRoot says what this is: as a page to those who prefer one, as JSON to all others. It says the same
-// to everybody, and nothing of what the broker holds.
+// to everybody, and nothing of what the broker holds. With a dashboard it leads those who prefer a page there.
 func (a *API) getRoot(_ context.Context, rc *fasthttp.RequestCtx) error {
-	body, media, err := a.root(prefersPage(rc.Request.Header.PeekAll(fasthttp.HeaderAccept)))
+	page := prefersPage(rc.Request.Header.PeekAll(fasthttp.HeaderAccept))
+	h := &rc.Response.Header
+	if page && a.o.UI != nil {
+		h.Set(fasthttp.HeaderVary, fasthttp.HeaderAccept)
+		a.toDashboard(rc)
+		return nil
+	}
+	body, media, err := a.root(page)
 	if err != nil {
 		return err
 	}
-	h := &rc.Response.Header
 	etag := tagOf(body)
 	h.Set(fasthttp.HeaderETag, etag)
 	h.Set(fasthttp.HeaderVary, fasthttp.HeaderAccept)
@@ -57,6 +64,13 @@ func (a *API) getRoot(_ context.Context, rc *fasthttp.RequestCtx) error {
 	rc.SetContentType(media)
 	rc.Response.SetBodyRaw(body)
 	return nil
+}
+
+// toDashboard leads a browser to the dashboard.
+func (a *API) toDashboard(rc *fasthttp.RequestCtx) {
+	rc.Response.Header.Set(fasthttp.HeaderLocation, ui.Prefix)
+	rc.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
+	rc.SetStatusCode(fasthttp.StatusSeeOther)
 }
 
 // root returns the representation and its media type.

@@ -15,7 +15,7 @@ import (
 const browser = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
 
 func TestTheRootIsAPageForBrowsersAndJSONForAllOthers(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t, func(o *Options) { o.UI = nil })
 	w.channel()
 	for accept, page := range map[string]bool{
 		browser: true, "Accept: text/html": true, "Accept: TEXT/HTML": true, "Accept: text/*": true,
@@ -49,7 +49,7 @@ func TestTheRootIsAPageForBrowsersAndJSONForAllOthers(t *testing.T) {
 }
 
 func TestTheRootIsCachedByItsTagAndSaysWhatItSaysToEverybody(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.OpenManagement = false })
+	w := newWorld(t, func(o *Options) { o.OpenManagement, o.UI = false, nil })
 	for _, accept := range []string{browser, "Accept: */*"} {
 		r := w.get("/", accept).is(200)
 		require.Contains(t, r.Header("Cache-Control"), "max-age")
@@ -67,7 +67,7 @@ func TestTheRootIsCachedByItsTagAndSaysWhatItSaysToEverybody(t *testing.T) {
 // The page loads nothing: neither from the broker nor from elsewhere, and its policy allows nothing but
 // its own style.
 func TestTheRootPageLoadsNothing(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.Version.Version = "<script>1</script>" })
+	w := newWorld(t, func(o *Options) { o.Version.Version, o.UI = "<script>1</script>", nil })
 	r := w.get("/", browser).is(200)
 	require.NotContains(t, r.Body, "<script")
 	require.Contains(t, r.Body, "&lt;script&gt;")
@@ -84,7 +84,7 @@ func TestTheRootPageLoadsNothing(t *testing.T) {
 
 // Each path that the root names is there.
 func TestTheLinksOfTheRootLeadSomewhere(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t, func(o *Options) { o.UI = nil })
 	var paths []string
 	for _, m := range regexp.MustCompile(`href="(/[^"]*)"`).FindAllStringSubmatch(w.get("/", browser).Body, -1) {
 		paths = append(paths, m[1])

@@ -35,6 +35,7 @@ const (
 	AccessReceiver   Access = "receiver"
 	AccessSender     Access = "sender"
 	AccessSQS        Access = "sqs"
+	AccessUI         Access = "dashboard"
 )
 
 // A Route is one line of the route table.
@@ -168,6 +169,25 @@ var table = []Route{
 	{Method: post, Path: "/", Access: AccessSQS, Summary: "an action of SQS", Body: OwnBody, own: (*API).serveSQS},
 	{Method: post, Path: "/sqs/{channel}/{consumer}", Access: AccessSQS, Summary: "an action of SQS, at a QueueUrl", Body: OwnBody, own: (*API).serveSQS},
 
+	{Method: get, Path: "/ui/", Access: AccessUI, Summary: "the dashboard: is all well?", serve: dashboard("/ui/")},
+	{Method: get, Path: "/ui/channels", Access: AccessUI, Summary: "the page of all channels", Query: []string{"first"}, serve: dashboard("/ui/channels")},
+	{Method: get, Path: "/ui/channel/{channel}", Access: AccessUI, Summary: "the page of a channel", Query: []string{"since", "first", "place"}, serve: dashboard("/ui/channel/{channel}")},
+	{Method: get, Path: "/ui/dlq", Access: AccessUI, Summary: "the page of dead letters by cause", Query: []string{"channel", "consumer"}, serve: dashboard("/ui/dlq")},
+	{Method: get, Path: "/ui/scheduled", Access: AccessUI, Summary: "the page of scheduled messages", Query: []string{"channel", "first", "place"}, serve: dashboard("/ui/scheduled")},
+	{Method: get, Path: "/ui/bulks", Access: AccessUI, Summary: "the page of bulks", Query: []string{"channel", "first"}, serve: dashboard("/ui/bulks")},
+	{Method: get, Path: "/ui/replays", Access: AccessUI, Summary: "the page of replays", Query: []string{"channel", "consumer", "first"}, serve: dashboard("/ui/replays")},
+	{Method: get, Path: "/ui/brokers", Access: AccessUI, Summary: "the page of the brokers", serve: dashboard("/ui/brokers")},
+	{Method: get, Path: "/ui/search", Access: AccessUI, Summary: "search for IDs and names", Query: []string{"q"}, serve: dashboard("/ui/search")},
+	{Method: get, Path: "/ui/consumers", Access: AccessUI, Summary: "the page of all consumers", Query: consumersQueries, serve: dashboard("/ui/consumers")},
+	{Method: get, Path: "/ui/channel/{channel}/consumer/{consumer}", Access: AccessUI, Summary: "the page of a consumer", serve: dashboard("/ui/channel/{channel}/consumer/{consumer}")},
+	{Method: get, Path: "/ui/channel/{channel}/message/{message}", Access: AccessUI, Summary: "the page of a message", Query: []string{"first", "as", "show"}, serve: dashboard("/ui/channel/{channel}/message/{message}")},
+	{Method: get, Path: "/ui/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessUI, Summary: "the page of a job", Query: []string{"first", "as"}, serve: dashboard("/ui/channel/{channel}/consumer/{consumer}/job/{job}")},
+	{Method: get, Path: "/ui/login", Access: AccessUI, Summary: "the login of the dashboard", Query: []string{"next"}, serve: dashboard("/ui/login")},
+	{Method: post, Path: "/ui/login", Access: AccessUI, Summary: "begin a session of the dashboard", Body: smallBody, serve: dashboard("/ui/login")},
+	{Method: post, Path: "/ui/logout", Access: AccessUI, Summary: "end a session of the dashboard", Body: smallBody, serve: dashboard("/ui/logout")},
+	{Method: get, Path: "/ui/style.css", Access: AccessUI, Summary: "the style sheet of the dashboard", serve: dashboard("/ui/style.css")},
+	{Method: get, Path: "/ui/icon.svg", Access: AccessUI, Summary: "the icon of the dashboard", serve: dashboard("/ui/icon.svg")},
+
 	{Method: get, Path: "/", Access: AccessOps, Summary: "what this is, and links", serve: (*API).getRoot},
 	{Method: get, Path: "/livez", Access: AccessOps, Summary: "the process is alive", serve: (*API).livez},
 	{Method: get, Path: "/readyz", Access: AccessOps, Summary: "this broker can accept messages", serve: (*API).readyz},
@@ -226,20 +246,24 @@ func (r Route) params() []string {
 }
 
 // newRouter never redirects, because clients would send their tokens to the target of a
-// redirect. A path with a trailing slash is 404.
+// redirect; people who leave out the slash of the dashboard excepted. A path with a trailing slash is 404.
 func (a *API) newRouter() *router.Router {
 	r := router.New()
 	r.RedirectTrailingSlash = false
 	r.RedirectFixedPath = false
 	unmatched := a.metrics.route("unmatched")
 	r.NotFound = a.instrument(unmatched, func(rc *fasthttp.RequestCtx) {
+		if a.o.UI != nil && rc.IsGet() && string(rc.Path()) == "/ui" { // the router takes one of /ui and /ui/
+			a.toDashboard(rc)
+			return
+		}
 		a.fail(rc, a.unmatched(rc, problem.New(fasthttp.StatusNotFound, "no_such_path", "This path names no resource. GET / says what there is, with links.")))
 	})
 	r.MethodNotAllowed = a.instrument(unmatched, func(rc *fasthttp.RequestCtx) {
 		a.fail(rc, a.unmatched(rc, problem.New(fasthttp.StatusMethodNotAllowed, "method_not_allowed", "The Allow header lists the methods of this resource.")))
 	})
 	for _, route := range table {
-		if route.Method == del && !a.o.AllowDelete && !route.always || route.Access == AccessSQS && a.o.SQS == nil {
+		if !a.has(route) {
 			continue
 		}
 		h := a.guarded(route, a.handler(route))
@@ -262,6 +286,28 @@ func (a *API) unmatched(rc *fasthttp.RequestCtx, p *problem.Problem) error {
 		p.Detail = "This broker takes no requests of SQS clients: BROKER_SQS is off."
 	}
 	return p
+}
+
+// has reports whether this installation has a route of the table.
+func (a *API) has(r Route) bool {
+	switch {
+	case r.Access == AccessSQS:
+		return a.o.SQS != nil
+	case r.Access == AccessUI:
+		return a.o.UI != nil
+	}
+	return r.Method != del || a.o.AllowDelete || r.always
+}
+
+// getters returns what answers a GET of the control plane, by the path of its route.
+func getters(routes []Route) map[string]func(*API, context.Context, *fasthttp.RequestCtx) error {
+	all := map[string]func(*API, context.Context, *fasthttp.RequestCtx) error{}
+	for _, r := range routes {
+		if r.Method == get && r.serve != nil {
+			all[r.Path] = r.serve
+		}
+	}
+	return all
 }
 
 // handler does the common steps of a route in the order path, tokens, body, so that a

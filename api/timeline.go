@@ -62,18 +62,22 @@ func (a *API) messageTimeline(ctx context.Context, rc *fasthttp.RequestCtx) erro
 	if err := t.begin(q.First); err != nil {
 		return err
 	}
-	var consumers []*durable.Consumer
-	rest := ""
-	for next := t.pos; next < len(ch.Consumers) && rest == ""; next++ {
-		switch k := ch.Consumers[next]; {
-		case !k.Concerns(m.Head()):
+	consumers, rest := t.consumers()
+	return t.answer(ctx, rc, q, consumers, rest)
+}
+
+// consumers returns those whose jobs a page shows, and where the page after them begins; "": there is none.
+func (t *timeline) consumers() (consumers []*durable.Consumer, rest string) {
+	for next := t.pos; next < len(t.ch.Consumers) && rest == ""; next++ {
+		switch k := t.ch.Consumers[next]; {
+		case !k.Concerns(t.m.Head()):
 		case len(consumers) < timelineJobs:
 			consumers = append(consumers, k)
 		default:
-			rest = m.ID.Job(next).String()
+			rest = t.m.ID.Job(next).String()
 		}
 	}
-	return t.answer(ctx, rc, q, consumers, rest)
+	return consumers, rest
 }
 
 func (a *API) jobTimeline(ctx context.Context, rc *fasthttp.RequestCtx) error {
@@ -133,6 +137,16 @@ func (t *timeline) answer(ctx context.Context, rc *fasthttp.RequestCtx, q pageQu
 	if err := t.readTrace(ctx); err != nil {
 		return err
 	}
+	view, err := t.view(ctx, q, consumers, rest)
+	if err != nil {
+		return err
+	}
+	return answerResource(rc, fasthttp.StatusOK, view, t.changed, false)
+}
+
+// view is what answer answers. The headers of the message are read.
+func (t *timeline) view(ctx context.Context, q pageQuery, consumers []*durable.Consumer,
+	rest string) (view apitype.Timeline, err error) {
 	if q.First == "" {
 		t.result = append(t.result, t.accepted())
 	}
@@ -147,7 +161,7 @@ func (t *timeline) answer(ctx context.Context, rc *fasthttp.RequestCtx, q pageQu
 		slices.Sort(page.Consumers) // as the positions in the channel are
 		steps, next, more, err := t.a.o.Store.Steps(ctx, page)
 		if err != nil {
-			return err
+			return view, err
 		}
 		if more {
 			rest = fmt.Sprintf("%s.%d", t.m.ID.Job(byNo[next.ConsumerNo].Position), next.AtMs)
@@ -163,13 +177,13 @@ func (t *timeline) answer(ctx context.Context, rc *fasthttp.RequestCtx, q pageQu
 		for _, k := range consumers {
 			if k.Deleted() && !(more && next.ConsumerNo <= k.No) {
 				if err := t.endOfDeleted(ctx, k); err != nil {
-					return err
+					return view, err
 				}
 			}
 		}
 	}
 	slices.SortStableFunc(t.result, func(a, b apitype.TimelineEvent) int { return a.At.Compare(b.At.Time) })
-	view := apitype.Timeline{Result: t.result, TraceID: t.publishTrace()}
+	view = apitype.Timeline{Result: t.result, TraceID: t.publishTrace()}
 	view.TraceURL = t.a.o.Traces.link(view.TraceID)
 	if view.Result == nil {
 		view.Result = []apitype.TimelineEvent{}
@@ -180,7 +194,7 @@ func (t *timeline) answer(ctx context.Context, rc *fasthttp.RequestCtx, q pageQu
 	for i := range view.Result {
 		t.changed = newest(t.changed, view.Result[i].At.Time)
 	}
-	return answerResource(rc, fasthttp.StatusOK, view, t.changed, false)
+	return view, nil
 }
 
 func (t *timeline) accepted() apitype.TimelineEvent {

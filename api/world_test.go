@@ -25,6 +25,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/push"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
 	"github.com/penstock-broker/penstock/internal/feature/sqs"
+	"github.com/penstock-broker/penstock/internal/feature/ui"
 	"github.com/penstock-broker/penstock/internal/feature/why"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
@@ -176,6 +177,7 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 		Version:    apitype.Version{Version: "1.2.3", Commit: "abc", Go: "go1"},
 	}
 	o.Trials, o.Door, o.SQS = w, door{}, sqsDoor{}
+	o.UI = ui.New(ui.Options{AdminToken: adminToken, Key: []byte(secret), Version: "1.2.3"})
 	o.Lister = &jobs.Lister{Store: w.store, Queue: w.queue, NowMs: w.desk.NowMs}
 	o.Overview = &jobs.Overview{Store: w.store, Queue: w.queue}
 	o.Responses = &exchange.Reader{Store: w.store, Policies: o.Policies, Most: 1}

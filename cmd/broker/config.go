@@ -15,7 +15,7 @@ import (
 // A config is every setting of the broker, read from the environment. The doc
 // tags are the meanings in docs/configuration.md, which a test keeps equal.
 type config struct {
-	Listen      string `env:"BROKER_LISTEN" envDefault:"127.0.0.1:8080" doc:"Address of the one listener: API, metrics and probes."`
+	Listen      string `env:"BROKER_LISTEN" envDefault:"127.0.0.1:8080" doc:"Address of the one listener: API, dashboard, metrics and probes."`
 	MySQLDSN    string `env:"BROKER_MYSQL_DSN" secret:"true" doc:"DSN of MySQL 8 or MariaDB in go-sql-driver form. Empty: embedded SQLite in the data folder."`
 	RedisURL    string `env:"BROKER_REDIS_URL" secret:"true" doc:"redis:// or rediss:// URL; several comma-separated addresses are a Cluster. Empty: embedded."`
 	RedisMaster string `env:"BROKER_REDIS_MASTER" doc:"Sentinel master name; the addresses of BROKER_REDIS_URL are then the sentinels."`
@@ -103,6 +103,10 @@ type config struct {
 	TraceURL      string        `env:"BROKER_TRACE_URL" doc:"Address of a trace for people, with {traceID} in it: timelines have links to it. Empty: they have the IDs only."`
 
 	SQS string `env:"BROKER_SQS" envDefault:"on" doc:"on or off: whether the broker answers the requests of SQS clients, at / and at each QueueUrl."`
+
+	UI string `env:"BROKER_UI" envDefault:"on" doc:"on or off: whether the dashboard is at /ui. It shows what management shows, to whom management is open or who logs in with the admin token."`
+
+	UIPayloads string `env:"BROKER_UI_PAYLOADS" envDefault:"show" doc:"What the dashboard shows of payloads: show, keys (names and kinds of JSON fields) or hide; then fields of JSON that are never shown: show,$.card.*,$.items.*.price."`
 
 	AccessLog string `env:"BROKER_ACCESS_LOG" envDefault:"off" doc:"Requests that have a line in the log: off, errors (answers of 400 and above), all, or 1/100 (one in a hundred, at random)."`
 

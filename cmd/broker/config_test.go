@@ -43,7 +43,7 @@ func TestTheDefaultsAreThePromisedOnes(t *testing.T) {
 		JournalMaxAge: 24 * time.Hour,
 		MaxBody:       "4MiB", PushConcurrency: 512, ConsumerConcurrency: 64, Egress: "private", FetchEgress: "public",
 		UserAgent: "Penstock/" + version, ConsumerTokenHeader: "X-Broker-Consumer-Token",
-		SQS: "on", AccessLog: "off", LogLevel: "info",
+		SQS: "on", UI: "on", UIPayloads: "show", AccessLog: "off", LogLevel: "info",
 	}, c)
 }
 

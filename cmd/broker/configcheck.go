@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-broker/penstock/api"
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metadata"
+	"github.com/penstock-broker/penstock/internal/feature/ui"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/tool/egress"
 	"github.com/penstock-broker/penstock/internal/tool/quantity"
@@ -61,6 +62,12 @@ func (c *config) checkListener(f *faults) {
 	}
 	if c.SQS != "on" && c.SQS != "off" {
 		f.add("BROKER_SQS", "must be on or off, not %q", c.SQS)
+	}
+	if c.UI != "on" && c.UI != "off" {
+		f.add("BROKER_UI", "must be on or off, not %q", c.UI)
+	}
+	if _, err := ui.ParsePayloads(c.UIPayloads); err != nil {
+		f.add("BROKER_UI_PAYLOADS", "%v", err)
 	}
 	if strings.ContainsFunc(c.AdminToken, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
 		f.add("BROKER_ADMIN_TOKEN", "contains a blank or a control character, which a header does not transport unchanged")

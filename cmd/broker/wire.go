@@ -93,7 +93,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		Writable: b.node.Writable, Warning: b.warnings.text,
 		PingQueue:     func(ctx context.Context) error { return b.redis.Ping(ctx).Err() },
 		RationalDelay: b.cfg.RationalDelay, Retention: b.cfg.Retention, NowMs: b.node.NowMs, MaxStored: b.cfg.storedLimit, MaxScheduled: int64(b.cfg.ProducerMaxScheduled),
-		Metrics: metricsPage(registry), Door: b.newDoor(), SQS: b.newSQS(policies, bodies),
+		Metrics: metricsPage(registry), Door: b.newDoor(), SQS: b.newSQS(policies, bodies), UI: b.newUI(), Sample: b.sampler.Latest, Brokers: b.brokers, StoreKind: b.store.Describe(),
 		Registerer: registry,
 		Version:    apitype.Version{Version: version, Commit: commit(), Go: runtime.Version()},
 		Log:        b.log, Access: b.cfg.access, Traces: b.traceLinks(),

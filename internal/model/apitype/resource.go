@@ -215,6 +215,12 @@ type ConsumerForm struct {
 	SqsWait               *string `form:"sqsWait"`
 }
 
+// A LoginForm is the form that begins a session of the dashboard.
+type LoginForm struct {
+	Token string `form:"token"` // the admin token
+	Next  string `form:"next"`  // page of the dashboard to go to; anything else: the first one
+}
+
 // A RedriveForm is the form of a redrive of all dead letters of a consumer.
 type RedriveForm struct {
 	Requeue string `form:"requeue"` // the consumer's token

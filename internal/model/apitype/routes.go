@@ -10,6 +10,8 @@ const (
 	MediaProblem = "application/problem+json" // a Problem
 	MediaMetrics = "text/plain"               // the text format of Prometheus
 	MediaHTML    = "text/html"                // a page for people
+	MediaCSS     = "text/css"                 // a style sheet of pages
+	MediaSVG     = "image/svg+xml"            // an image of pages
 	MediaAny     = "*/*"                      // any bytes
 )
 
@@ -137,7 +139,26 @@ var routes = []Route{
 	{"POST", "/", Body{MediaAny, nil}, []Answer{{200, Body{MediaAny, nil}}}},
 	{"POST", "/sqs/{channel}/{consumer}", Body{MediaAny, nil}, []Answer{{200, Body{MediaAny, nil}}}},
 
-	{"GET", "/", none, []Answer{{200, Body{MediaJSON, Root{}}}, {200, Body{MediaHTML, nil}}}}, // by Accept
+	{"GET", "/ui/", none, page},
+	{"GET", "/ui/channels", none, page},
+	{"GET", "/ui/channel/{channel}", none, page},
+	{"GET", "/ui/dlq", none, page},
+	{"GET", "/ui/scheduled", none, page},
+	{"GET", "/ui/bulks", none, page},
+	{"GET", "/ui/replays", none, page},
+	{"GET", "/ui/brokers", none, page},
+	{"GET", "/ui/search", none, page},
+	{"GET", "/ui/consumers", none, page},
+	{"GET", "/ui/channel/{channel}/consumer/{consumer}", none, page},
+	{"GET", "/ui/channel/{channel}/message/{message}", none, page},
+	{"GET", "/ui/channel/{channel}/consumer/{consumer}/job/{job}", none, page},
+	{"GET", "/ui/login", none, page},
+	{"POST", "/ui/login", form(LoginForm{}), []Answer{{303, none}}},
+	{"POST", "/ui/logout", none, []Answer{{303, none}}},
+	{"GET", "/ui/style.css", none, []Answer{{200, Body{MediaCSS, nil}}}},
+	{"GET", "/ui/icon.svg", none, []Answer{{200, Body{MediaSVG, nil}}}},
+
+	{"GET", "/", none, []Answer{{200, Body{MediaJSON, Root{}}}, {200, Body{MediaHTML, nil}}, {303, none}}}, // by Accept
 	{"GET", "/livez", none, ok(Health{})},
 	{"GET", "/readyz", none, ok(Health{})},
 	{"GET", "/metrics", none, []Answer{{200, Body{MediaMetrics, nil}}}},
@@ -150,6 +171,7 @@ var (
 	none     = Body{}
 	accepted = []Answer{{202, none}}
 	gone     = []Answer{{204, none}}
+	page     = []Answer{{200, Body{MediaHTML, nil}}}
 )
 
 func form(v any) Body    { return Body{MediaForm, v} }

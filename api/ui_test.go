@@ -1,0 +1,511 @@
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/feature/sampler"
+	"github.com/penstock-broker/penstock/internal/feature/ui"
+	"github.com/penstock-broker/penstock/internal/feature/why"
+	"github.com/penstock-broker/penstock/internal/model/ident"
+	"github.com/penstock-broker/penstock/internal/model/jobs"
+)
+
+// pagePolicy is what each answer of the dashboard says.
+const pagePolicy = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; " +
+	"frame-ancestors 'none'; base-uri 'none'"
+
+// newUIWorld is a world whose API has a sampler. count takes a sample.
+func newUIWorld(t *testing.T, change func(*Options)) (w *world, count func()) {
+	t.Helper()
+	var s *sampler.Sampler
+	w = newWorld(t, func(o *Options) {
+		store := o.Store.(*durable.Store)
+		queue := o.Lister.(*jobs.Lister).Queue.(jobs.OverviewQueue)
+		s = sampler.New(sampler.Options{Counter: &jobs.Overview{Store: store, Queue: queue}, Catalogue: o.Catalogue,
+			NowMs: func() int64 { return time.Now().UnixMilli() }, Log: slog.Default()})
+		o.Sample = s.Latest
+		if change != nil {
+			change(o)
+		}
+	})
+	return w, func() {
+		t.Helper()
+		require.NoError(t, w.cat.Refresh(t.Context()))
+		require.NoError(t, s.Round(t.Context()))
+	}
+}
+
+// page is a GET of a page of the dashboard, which loads nothing from elsewhere and has nothing inline.
+func (w *world) page(path string, headers ...string) reply {
+	w.t.Helper()
+	r := w.get(path, append(headers, browser)...)
+	require.Equal(w.t, pagePolicy, r.Header("Content-Security-Policy"), path)
+	require.Equal(w.t, "nosniff", r.Header("X-Content-Type-Options"), path)
+	if strings.HasPrefix(r.Header("Content-Type"), "text/html") {
+		require.Equal(w.t, "no-store", r.Header("Cache-Control"))
+		for _, inline := range []string{"<script", "<style", " style=", " onclick", "javascript:", "http-equiv"} {
+			require.NotContains(w.t, r.Body, inline, path)
+		}
+		for _, loaded := range regexp.MustCompile(`(?:src|href|action)="([^"]*)"`).FindAllStringSubmatch(r.Body, -1) {
+			require.Regexp(w.t, "^(/ui/|#)", loaded[1], path)
+		}
+	}
+	return r
+}
+
+// title is the state that a page begins with.
+func (r reply) title() string {
+	r.t.Helper()
+	m := regexp.MustCompile(`(?s)<h1[^>]*>(.*?)</h1>`).FindStringSubmatch(r.Body)
+	require.Len(r.t, m, 2, r.Body)
+	return m[1]
+}
+
+// uiExchanges are the routes of the dashboard.
+func uiExchanges(w *world) (out []wired) {
+	m := w.insert(durable.Message{Key: "m"})
+	job := m.ID.Job(w.cat.Consumer("c", "pull").Position).String()
+	for _, r := range Routes() {
+		if r.Access != AccessUI || r.Method != get {
+			continue
+		}
+		path := strings.NewReplacer("/consumer/k", "/consumer/pull", "/job/j", "/job/"+job).Replace(example(r.Path))
+		out = append(out, wired{"GET " + r.Path, "GET " + path, w.get(path).is(200)})
+	}
+	for _, path := range []string{"/ui/login", "/ui/logout"} {
+		out = append(out, wired{"POST " + path, "POST " + path, w.do("POST", path, "token="+adminToken, formHeader).is(303)})
+	}
+	return out
+}
+
+func TestTheOverviewBeginsWithTheState(t *testing.T) {
+	w, count := newUIWorld(t, nil)
+	require.Equal(t, "The jobs are being counted", w.page("/ui/").is(200).title())
+	count()
+	require.Equal(t, "There is no consumer yet", w.page("/ui/").is(200).title())
+	w.channel()
+	k := w.consumer("k", "push")
+	count()
+	require.Equal(t, "All is well", w.page("/ui/").is(200).title())
+
+	w.kill(k, w.insert(durable.Message{Payload: []byte("x")}))
+	count()
+	r := w.page("/ui/").is(200)
+	require.Equal(t, "One consumer needs attention", r.title())
+	require.Contains(t, r.Body, "1 dead letter")
+	require.Contains(t, r.Body, `href="/ui/channel/c/consumer/k"`)
+
+	w.setState(k, durable.StateDead)
+	w.consumer("other", "pull")
+	count()
+	r = w.page("/ui/").is(200)
+	require.Contains(t, r.Body, "gets nothing until it is revived")
+	require.Contains(t, r.Body, `class="state bad"`)
+	require.Equal(t, "One consumer on this page needs attention", w.page("/ui/consumers").is(200).title())
+	require.Regexp(t, "^k: too many attempts failed", w.page("/ui/channel/c/consumer/k").is(200).title())
+}
+
+// A pageStore is the store of an API whose pages are counted. Each of its methods is one statement; without its
+// Store it has no others.
+type pageStore struct {
+	Store
+	real *durable.Store
+	sent *[]string
+}
+
+func (p *pageStore) History(ctx context.Context, scope durable.HistoryScope, no uint32, step int, from,
+	to int64) ([]durable.HistoryRow, error) {
+	*p.sent = append(*p.sent, "history")
+	return p.real.History(ctx, scope, no, step, from, to)
+}
+
+func (p *pageStore) Marks(ctx context.Context, channelNo, consumerNo uint32, from, to int64,
+	limit int) ([]durable.HistoryMark, error) {
+	*p.sent = append(*p.sent, "marks")
+	return p.real.Marks(ctx, channelNo, consumerNo, from, to, limit)
+}
+
+func (p *pageStore) Messages(ctx context.Context, channelNo uint32, ids []ident.ID) ([]durable.Message, error) {
+	*p.sent = append(*p.sent, "messages")
+	return p.real.Messages(ctx, channelNo, ids)
+}
+
+func (p *pageStore) ListMessages(ctx context.Context, channelNo uint32, from ident.ID, limit int) ([]durable.Message,
+	error) {
+	*p.sent = append(*p.sent, "list of messages")
+	return p.real.ListMessages(ctx, channelNo, from, limit)
+}
+
+func (p *pageStore) MessageByKey(ctx context.Context, channelNo uint32, key string) (ident.ID, error) {
+	*p.sent = append(*p.sent, "key")
+	return p.real.MessageByKey(ctx, channelNo, key)
+}
+
+func (p *pageStore) Steps(ctx context.Context, of durable.StepPage) ([]durable.Step, durable.Step, bool, error) {
+	*p.sent = append(*p.sent, "steps")
+	return p.real.Steps(ctx, of)
+}
+
+func (p *pageStore) Schedules(ctx context.Context, channelNo uint32, statuses []durable.ScheduleStatus,
+	from *durable.Scheduled, limit int) ([]*durable.Scheduled, error) {
+	*p.sent = append(*p.sent, "schedules")
+	return p.real.Schedules(ctx, channelNo, statuses, from, limit)
+}
+
+func (p *pageStore) Bulks(ctx context.Context, channelNo, producerNo uint32, from ident.ID, limit int) ([]*durable.Bulk,
+	error) {
+	*p.sent = append(*p.sent, "bulks")
+	return p.real.Bulks(ctx, channelNo, producerNo, from, limit)
+}
+
+func (p *pageStore) Replays(ctx context.Context, k durable.Consumer, from uint32, limit int) ([]durable.Replay, error) {
+	*p.sent = append(*p.sent, "replays")
+	return p.real.Replays(ctx, k, from, limit)
+}
+
+func (p *pageStore) ReplayCounts(ctx context.Context, r *durable.Replay) (durable.ReplayCounts, error) {
+	*p.sent = append(*p.sent, "counts of a replay")
+	return p.real.ReplayCounts(ctx, r)
+}
+
+func (p *pageStore) DeadGroups(ctx context.Context, consumerNo uint32, limit int) ([]durable.DeadGroup, error) {
+	*p.sent = append(*p.sent, "groups")
+	return p.real.DeadGroups(ctx, consumerNo, limit)
+}
+
+// A whyStore is a pageStore for reasons.
+type whyStore struct {
+	why.Store
+	real *durable.Store
+	sent *[]string
+}
+
+func (s *whyStore) Facts(ctx context.Context, consumers []uint32) ([]durable.Fact, error) {
+	*s.sent = append(*s.sent, "facts")
+	return s.real.Facts(ctx, consumers)
+}
+
+func (s *whyStore) CircumstancesOf(ctx context.Context, consumerNo uint32) (durable.Circumstances, error) {
+	*s.sent = append(*s.sent, "circumstances")
+	return s.real.CircumstancesOf(ctx, consumerNo)
+}
+
+func (s *whyStore) UnfinishedJobs(ctx context.Context, k durable.Consumer, settled ident.ID,
+	limit int) ([]durable.Unfinished, bool, error) {
+	*s.sent = append(*s.sent, "unfinished jobs")
+	return s.real.UnfinishedJobs(ctx, k, settled, limit)
+}
+
+func (s *whyStore) Plights(ctx context.Context, channelNo uint32, id ident.ID, limit int) ([]durable.Plight, error) {
+	*s.sent = append(*s.sent, "plights")
+	return s.real.Plights(ctx, channelNo, id, limit)
+}
+
+func (s *whyStore) PlightOf(ctx context.Context, channelNo uint32, id ident.ID, consumerNo uint32) (durable.Plight,
+	error) {
+	*s.sent = append(*s.sent, "plight")
+	return s.real.PlightOf(ctx, channelNo, id, consumerNo)
+}
+
+func TestAPageOfTheDashboardTakesThreeStatements(t *testing.T) {
+	var sent []string
+	var stored *pageStore
+	w, count := newUIWorld(t, func(o *Options) {
+		real := o.Store.(*durable.Store)
+		stored = &pageStore{real, real, &sent}
+		o.Store = stored
+		o.Why = why.New(why.Options{Store: &whyStore{nil, real, &sent}, Queue: o.Lister.(*jobs.Lister).Queue.(why.Queue),
+			Catalogue: o.Catalogue, Policies: o.Policies, NowMs: func() int64 { return time.Now().UnixMilli() }})
+	})
+	w.channel()
+	k := w.consumer("k", "push")
+	w.kill(k, w.insert(durable.Message{}))
+	m := w.insert(durable.Message{Payload: []byte("{}")})
+	w.enqueue(k, m)
+	w.consumer("pull", "pull")
+	count()
+	stored.Store = nil
+	for _, path := range []string{"/ui/", "/ui/consumers", "/ui/consumers?sort=dead", "/ui/channel/c/consumer/k",
+		"/ui/channel/c/consumer/pull", "/ui/channels", "/ui/channel/c", "/ui/channel/c/message/" + m.ID.String(),
+		"/ui/channel/c/consumer/k/job/" + m.ID.Job(k.Position).String(), "/ui/dlq", "/ui/dlq?channel=c&consumer=k",
+		"/ui/scheduled", "/ui/scheduled?channel=c", "/ui/bulks?channel=c", "/ui/replays", "/ui/replays?channel=c&consumer=k",
+		"/ui/brokers", "/ui/search?q=" + m.ID.String(), "/ui/search?q=k"} {
+		sent = nil
+		w.page(path).is(200)
+		require.LessOrEqual(t, len(sent), 3, "%s: %s", path, strings.Join(sent, "\n"))
+	}
+}
+
+func TestTheConsumersArePaged(t *testing.T) {
+	w, count := newUIWorld(t, nil)
+	w.channel()
+	for i := range 60 {
+		w.consumer("k"+string(rune('a'+i/26))+string(rune('a'+i%26)), "pull")
+	}
+	count()
+	seen := map[string]bool{}
+	pages := 0
+	for path := "/ui/consumers?sort=queued"; path != ""; pages++ {
+		r := w.page(path).is(200)
+		for _, m := range regexp.MustCompile(`/consumer/(k\w+)"`).FindAllStringSubmatch(r.Body, -1) {
+			seen[m[1]] = true
+		}
+		path = ""
+		if m := regexp.MustCompile(`href="([^"]*)">Next page`).FindStringSubmatch(r.Body); m != nil {
+			path = strings.ReplaceAll(m[1], "&amp;", "&")
+		}
+	}
+	require.Len(t, seen, 60)
+	require.Equal(t, 2, pages)
+	w.page("/ui/consumers?sort=colour").is(400)
+	w.page("/ui/consumers?first=none&sort=dead").is(400)
+	require.Contains(t, w.page("/ui/channel/c/consumer/none").is(404).Body, "<h1>")
+}
+
+func TestTheDashboardNeedsASessionWhereManagementIsClosed(t *testing.T) {
+	w, _ := newUIWorld(t, func(o *Options) { o.OpenManagement = false })
+	w.put("/channel/c", "", adminHeader).is(201)
+	w.put("/channel/c/consumer/k", "type=pull", adminHeader).is(201)
+	for _, path := range []string{"/ui/", "/ui/consumers", "/ui/channel/c/consumer/k"} {
+		r := w.page(path).is(303)
+		require.True(t, strings.HasPrefix(r.Header("Location"), "/ui/login"), r.Header("Location"))
+		require.Empty(t, r.Body)
+	}
+	require.Equal(t, "/ui/login?next="+url.QueryEscape("/ui/consumers?sort=dead"),
+		w.page("/ui/consumers?sort=dead").Header("Location"))
+	w.page("/ui/login").is(200)
+	w.page("/ui/style.css").is(200)
+	w.page("/ui/icon.svg").is(200)
+	w.page("/ui/", adminHeader).is(200)
+	require.Equal(t, "/ui/", w.get("/ui").is(303).Header("Location"))
+
+	login := func(form string, headers ...string) reply {
+		return w.do("POST", "/ui/login", form, append(headers, formHeader)...)
+	}
+	require.Contains(t, login("token=wrong").is(403).Body, "not the admin token")
+	login("").is(403)
+	for _, from := range []string{"Origin: https://evil.example", "Origin: null", "Sec-Fetch-Site: cross-site",
+		"Sec-Fetch-Site: same-site"} {
+		require.Empty(t, login("token="+adminToken, from).is(403).Header("Set-Cookie"), from)
+	}
+	r := login("token="+adminToken+"&next=%2Fui%2Fconsumers", "Origin: http://broker",
+		"Sec-Fetch-Site: same-origin").is(303)
+	require.Equal(t, "/ui/consumers", r.Header("Location"))
+	cookie := r.Header("Set-Cookie")
+	for _, part := range []string{"; HttpOnly", "; SameSite=Strict", "; path=/ui", "; expires="} {
+		require.Contains(t, cookie, part)
+	}
+	require.NotContains(t, cookie, secret)
+	require.NotContains(t, strings.ToLower(cookie), "secure")
+	require.Contains(t, strings.ToLower(login("token="+adminToken, "X-Forwarded-Proto: https").Header("Set-Cookie")),
+		"secure")
+	for _, next := range []string{"//evil.example", "https://evil.example", "/ui/\\evil", "/ui/login", "/ui/\r\n",
+		"/x"} {
+		require.Equal(t, "/ui/", login("token="+adminToken+"&next="+url.QueryEscape(next)).is(303).Header("Location"), next)
+	}
+
+	value, _, _ := strings.Cut(cookie, ";")
+	require.Contains(t, w.page("/ui/", "Cookie: "+value).is(200).Body, "Log out")
+	w.get("/channels", "Cookie: "+value).problem(401, "token_missing")
+	for _, forged := range []string{"penstock_ui=", "penstock_ui=x", "penstock_ui=zzzzzzzz-A.B", value + "x",
+		strings.Replace(value, "penstock_ui=", "penstock_ui=z", 1), "penstock_ui=" + strings.Repeat("a", 1000)} {
+		w.page("/ui/", "Cookie: "+forged).is(303)
+	}
+	r = w.do("POST", "/ui/logout", "", "Cookie: "+value).is(303)
+	require.Contains(t, r.Header("Set-Cookie"), "penstock_ui=;")
+}
+
+func TestASessionIsGoodForBrokersWithTheSameTokenAndKey(t *testing.T) {
+	dashboard := func(token, key string) func(*Options) {
+		return func(o *Options) {
+			o.OpenManagement, o.AdminToken = false, token
+			o.UI = ui.New(ui.Options{AdminToken: token, Key: []byte(key)})
+		}
+	}
+	first, _ := newUIWorld(t, dashboard(adminToken, "one"))
+	r := first.do("POST", "/ui/login", "token="+adminToken, formHeader).is(303)
+	value, _, _ := strings.Cut(r.Header("Set-Cookie"), ";")
+	for _, other := range []struct {
+		token, key string
+		status     int
+	}{{adminToken, "one", 200}, {secret + "-new", "one", 303}, {adminToken, "two", 303}, {"", "one", 303}} {
+		w, _ := newUIWorld(t, dashboard(other.token, other.key))
+		w.page("/ui/", "Cookie: "+value).is(other.status)
+	}
+	none, _ := newUIWorld(t, dashboard("", "one"))
+	require.Contains(t, none.page("/ui/login").is(200).Body, "has no admin token")
+	none.do("POST", "/ui/login", "token=", formHeader).is(403)
+}
+
+func TestFailedLoginsAreBounded(t *testing.T) {
+	w, _ := newUIWorld(t, func(o *Options) { o.OpenManagement = false })
+	var r reply
+	for range 30 { // more than two minutes' worth
+		if r = w.do("POST", "/ui/login", "token=wrong", formHeader); r.Status == 429 {
+			break
+		}
+		r.is(403)
+	}
+	r.is(429)
+	require.Equal(t, "60", r.Header("Retry-After"))
+}
+
+// A page of another site that reaches the broker under a name of its own (DNS rebinding) sees the login.
+func TestAnOpenDashboardIsOpenUnderTheBrokersNamesOnly(t *testing.T) {
+	w, _ := newUIWorld(t, nil)
+	w.page("/ui/").is(200)
+	w.page("/ui/", "Origin: http://evil.example").is(303)
+	w.page("/ui/", "Sec-Fetch-Site: cross-site").is(303)
+}
+
+func TestTheRootLeadsABrowserToTheDashboard(t *testing.T) {
+	w, _ := newUIWorld(t, nil)
+	r := w.get("/", browser).is(303)
+	require.Equal(t, "/ui/", r.Header("Location"))
+	require.Equal(t, "Accept", r.Header("Vary"))
+	require.Equal(t, "Penstock", w.get("/").is(200).json()["Name"])
+}
+
+func TestThereMayBeNoDashboard(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.UI = nil })
+	for _, path := range []string{"/ui", "/ui/", "/ui/login", "/ui/style.css"} {
+		w.get(path).problem(404, "no_such_path")
+	}
+}
+
+// brokenStore is a store that does not answer what pages ask.
+type brokenStore struct{ *durable.Store }
+
+func (brokenStore) History(context.Context, durable.HistoryScope, uint32, int, int64, int64) ([]durable.HistoryRow,
+	error) {
+	return nil, durable.ErrFailed
+}
+
+func TestPagesAreShownWithoutAStore(t *testing.T) {
+	w, count := newUIWorld(t, func(o *Options) {
+		o.Store = brokenStore{o.Store.(*durable.Store)}
+	})
+	w.channel()
+	w.consumer("k", "pull")
+	count()
+	require.Equal(t, "The store does not answer", w.page("/ui/").is(200).title())
+	require.Contains(t, w.page("/ui/channel/c/consumer/k").is(200).Body, "The history cannot be read now.")
+	w.mini.Close()
+	require.Contains(t, w.page("/ui/channel/c/consumer/k").is(200).Body, "queue_restoring")
+}
+
+var _ ui.Source = pages{}
+
+func TestAMessageIsShownWithWhatBecameOfIt(t *testing.T) {
+	w, _ := newUIWorld(t, nil)
+	w.channel()
+	push, pull := w.consumer("push", "push"), w.consumer("pull", "pull")
+	m := w.insert(durable.Message{Key: "order-17", ContentType: "application/json", Priority: 5,
+		Payload: []byte(`{"id":820982911946154508,"total":129.00}`), Headers: []byte("x-tenant:eu<7>\n")})
+	w.record(durable.Outcome{Kind: durable.OutcomeRetry, ConsumerNo: push.No, ID: m.ID, Attempts: 1,
+		AtMs: m.ID.Millis() + 5, StatusCode: 503, Error: "answered 503", Answer: []byte("<busy>"), DurationMs: 22,
+		Tracked: true})
+	w.record(durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: push.No, ID: m.ID, Attempts: 2,
+		AtMs: m.ID.Millis() + 9, StatusCode: 204, Tracked: true})
+	w.kill(pull, m)
+	for _, path := range []string{"/ui/channel/c/message/order-17", "/ui/channel/c/message/" + m.ID.String()} {
+		r := w.page(path).is(200)
+		require.Equal(t, "1 of 2 consumers have it", r.title())
+		for _, text := range []string{"attempt 1 was answered 503 in 22 ms", "&lt;busy&gt;", "820982911946154508", "129.00",
+			"eu&lt;7&gt;", "curl -s &#39;http://broker/channel/c/message/order-17&#39;", jobPath(pull, m), "A dead letter"} {
+			require.Contains(t, r.Body, text)
+		}
+	}
+	r := w.page("/ui" + jobPath(pull, m)).is(200)
+	require.Equal(t, "pull: a dead letter", r.title())
+	require.Contains(t, r.Body, "became a dead letter")
+	require.Contains(t, w.page("/ui/channel/c/message/order-17?as=hex").Body, "7b 22 69 64")
+	for _, path := range []string{"/ui/channel/c/message/none", "/ui/channel/none/message/m",
+		"/ui/channel/c/consumer/push/job/x", "/ui/channel/c/consumer/none/job/" + m.ID.String(),
+		"/ui" + strings.Replace(jobPath(pull, m), "/pull/", "/push/", 1)} {
+		w.page(path).is(404)
+	}
+	w.page("/ui/channel/c/message/order-17?first=nothing").is(400)
+}
+
+func TestTheDashboardHidesPayloads(t *testing.T) {
+	payloads, err := ui.ParsePayloads("show,$.card")
+	require.NoError(t, err)
+	w, _ := newUIWorld(t, func(o *Options) {
+		o.UI = ui.New(ui.Options{AdminToken: adminToken, Key: []byte(secret), Payloads: payloads})
+	})
+	w.channel()
+	k := w.consumer("k", "push")
+	m := w.insert(durable.Message{Key: "m", Payload: []byte(`{"a":1,"card":{"number":"4111"}}`)})
+	w.record(durable.Outcome{Kind: durable.OutcomeRetry, ConsumerNo: k.No, ID: m.ID, Attempts: 1, AtMs: m.ID.Millis() + 5,
+		StatusCode: 400, Error: "answered 400", Answer: []byte(`no card 4111`), DurationMs: 22, Tracked: true})
+	for _, path := range []string{"/ui/channel/c/message/m", "/ui/channel/c/message/m?as=text",
+		"/ui/channel/c/message/m?as=hex", "/ui" + jobPath(k, m)} {
+		r := w.page(path).is(200)
+		require.NotContains(t, r.Body, "4111", path)
+		require.NotContains(t, r.Body, "34 31 31 31", path)
+		require.Contains(t, r.Body, "&#34;a&#34;: 1", path)
+	}
+}
+
+func TestListsOfTheDashboard(t *testing.T) {
+	w, count := newUIWorld(t, nil)
+	w.channel()
+	require.Equal(t, "There are no dead letters", w.page("/ui/dlq").is(200).title())
+	k := w.consumer("k", "push")
+	m := w.insert(durable.Message{Key: "order-17"})
+	w.kill(k, m)
+	count()
+	require.Equal(t, "1 dead letter of 1 consumer", w.page("/ui/dlq").is(200).title())
+	require.Contains(t, w.page("/ui/dlq?channel=c&consumer=k").is(200).Body, m.ID.Job(k.Position).String())
+	require.Equal(t, "One channel needs attention", w.page("/ui/channels").is(200).title())
+	r := w.page("/ui/channel/c").is(200)
+	require.Contains(t, r.Body, "/ui/channel/c/message/order-17")
+	require.Contains(t, r.Body, "/ui/channel/c/consumer/k")
+	w.page("/ui/channel/none").is(404)
+
+	require.Equal(t, "No scheduled message of c waits", w.page("/ui/scheduled?channel=c").is(200).title())
+	for i := range 60 {
+		w.plan(durable.Scheduled{DueMs: time.Now().Add(time.Duration(i+1) * time.Hour).UnixMilli()})
+	}
+	r = w.page("/ui/scheduled?channel=c").is(200)
+	require.Regexp(t, "^The next message of c is due at ", r.title())
+	next := regexp.MustCompile(`href="([^"]*)">Next page`).FindStringSubmatch(r.Body)
+	require.Len(t, next, 2)
+	require.Equal(t, 11, strings.Count(w.page(strings.ReplaceAll(next[1], "&amp;", "&")).is(200).Body, "<tr>"))
+	require.Contains(t, w.page("/ui/scheduled").is(200).Body, "/ui/scheduled?channel=c")
+	w.page("/ui/scheduled?channel=none").is(404)
+
+	w.bulk()
+	require.Contains(t, w.page("/ui/bulks?channel=c").is(200).Body, "<td")
+	require.Equal(t, "No replay is under way", w.page("/ui/replays").is(200).title())
+	require.Equal(t, "k has no replays", w.page("/ui/replays?channel=c&consumer=k").is(200).title())
+	w.page("/ui/brokers").is(200)
+}
+
+func TestASearchFindsIDsAndNames(t *testing.T) {
+	w, _ := newUIWorld(t, nil)
+	w.channel()
+	k := w.consumer("billing", "push")
+	m := w.insert(durable.Message{Key: "order-17"})
+	for q, found := range map[string]string{"bill": "/ui/channel/c/consumer/billing", "C": "/ui/channel/c",
+		"order-17": "/ui/channel/c/message/order-17", "c/order-17": "/ui/channel/c/message/order-17",
+		m.ID.String(): "/ui/channel/c/message/order-17", m.ID.Job(k.Position).String(): "/ui" + jobPath(k, m)} {
+		require.Contains(t, w.page("/ui/search?q="+url.QueryEscape(q)).is(200).Body, `href="`+found+`"`, q)
+	}
+	for _, q := range []string{"nothing", "<b>", "none/order-17", ident.AtMillis(1).String(), strings.Repeat("x", 5000)} {
+		r := w.page("/ui/search?q=" + url.QueryEscape(q)).is(200)
+		require.Equal(t, "Nothing has this ID or name", r.title(), q)
+		require.NotContains(t, r.Body, "<b>\"")
+	}
+	require.Equal(t, "Search for an ID or a name", w.page("/ui/search").is(200).title())
+}

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"time"
+
+	"github.com/penstock-broker/penstock/api"
+	"github.com/penstock-broker/penstock/internal/feature/ui"
+)
+
+// newUI returns the dashboard; nil: there is none.
+func (b *broker) newUI() api.Dashboard {
+	if b.cfg.UI == "off" {
+		return nil
+	}
+	payloads, _ := ui.ParsePayloads(b.cfg.UIPayloads) // checked
+	return ui.New(ui.Options{AdminToken: b.cfg.AdminToken, Key: b.tokenKey, Version: version, Payloads: payloads,
+		Now: func() time.Time { return time.UnixMilli(b.node.NowMs()) }, Log: b.log})
+}
+
+// brokers are those that are alive, for the dashboard.
+func (b *broker) brokers() (list []ui.Broker) {
+	own, err := b.node.Lease()
+	for _, n := range b.node.Peers() {
+		self := err == nil && n.Token == own.Token
+		list = append(list, ui.Broker{No: int(n.No), Name: n.Name, Self: self, Expires: n.Expires})
+	}
+	return list
+}

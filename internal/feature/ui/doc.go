@@ -1,0 +1,21 @@
+// Package ui is the dashboard: pages for people at /ui, made by the server, which need no JavaScript.
+//
+// A page reads no store. It asks a Source, which is the API in the same process, for what its routes answer, so a
+// page shows what GET shows, with the same words. Looking changes nothing. A Source reads the copy of the
+// catalogue and the last sample of all consumers where it can: a page costs at most three statements of the store,
+// except where the documentation says otherwise, whatever is stored. A part of a page that cannot be read is
+// named on the page; the rest is shown.
+//
+// Values are text: html/template escapes each, and nothing is marked as safe. The policy of a page
+// (Content-Security-Policy) allows the broker's own style sheet and images, and forms to the broker, and nothing
+// else. Lists have pages, texts and payloads have a bound, and a page has at most mostPage bytes.
+//
+// # Access
+//
+// While management is open to a request, so is the dashboard. Otherwise it needs a session: POST /ui/login takes the
+// admin token and answers with a cookie that has the end of the session and a signature over it, never the token.
+// The key of signatures comes from a secret of the installation and the admin token: every broker of the
+// installation takes the session, and another admin token ends it. Nothing is stored for a session, so none can be
+// used up; what ends one early is the cookie, which POST /ui/logout removes. Failed logins are bounded for
+// each address and altogether.
+package ui

@@ -1,0 +1,66 @@
+package ui
+
+import (
+	"context"
+	"net/url"
+	"time"
+
+	"github.com/penstock-broker/penstock/internal/model/apitype"
+)
+
+// A Source is what pages show: the API. Its errors are those that the routes of the API answer.
+type Source interface {
+	// Overview says how the whole broker is doing.
+	Overview(ctx context.Context) Overview
+	// Troubled returns how many consumers need a person, as of the last sample.
+	Troubled() int
+	// Consumer says how a consumer is doing.
+	Consumer(ctx context.Context, channel, consumer string) (Consumer, error)
+	// Message and Job say what became of them; first begins a page of the timeline. responses asks for those of the
+	// consumers, too.
+	Message(ctx context.Context, channel, message, first string, responses bool) (Message, error)
+	Job(ctx context.Context, channel, consumer, job, first string) (Message, error)
+	// Channels lists channels from an ID on, and Channel says how one is doing.
+	Channels(ctx context.Context, first string) (list []Channel, next string)
+	Channel(ctx context.Context, id string) (Channel, error)
+	// Scheduled, Bulks and Replays list those of a channel, or of a consumer, from the entry first on.
+	Scheduled(ctx context.Context, channel, first, place string) (list []Scheduled, next, at string, err error)
+	Bulks(ctx context.Context, channel, first string) (list []apitype.Bulk, next string, err error)
+	Replays(ctx context.Context, channel, consumer, first string) (list []Replay, next string, err error)
+	ReplaysUnderWay() []Replay
+	Brokers() ([]Broker, About)
+	// Search looks for an ID or a name.
+	Search(ctx context.Context, q string) Found
+	// Get reads the answer to a GET of a route into a value.
+	Get(ctx context.Context, route string, ids map[string]string, query url.Values, into any) error
+}
+
+// An Overview is how the whole broker is doing.
+type Overview struct {
+	Counted             bool // the jobs of the consumers are counted; else there is no sample yet
+	CountedAt           time.Time
+	Channels, Consumers int
+	Waiting, Dead       int
+	InFlight            int
+
+	// The oldest job that waits, and whose it is; the zero time: none waits.
+	Oldest                        time.Time
+	OldestChannel, OldestConsumer string
+
+	Troubled int                      // consumers that need a person
+	Trouble  []apitype.ListedConsumer // the worst of them
+
+	History    *apitype.HistoryRange // of the last hour, by the minute; nil: it cannot be read
+	StoreError string                // what is wrong with the store; "": nothing
+	QueueError string                // the same of Redis
+	Warning    string                // what /readyz tells an operator
+}
+
+// A Consumer is how a consumer is doing.
+type Consumer struct {
+	apitype.ListedConsumer
+	Why     apitype.Why
+	Workers []apitype.Worker      // of a pull consumer
+	Missing []string              // what cannot be read now
+	History []apitype.HistorySlot // of the last hour, by the minute
+}

@@ -1,0 +1,146 @@
+package ui
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/internal/model/problem"
+)
+
+// Prefix begins the paths of all pages.
+const Prefix = "/ui/"
+
+// Options assemble a Dashboard.
+type Options struct {
+	AdminToken string // "": nobody logs in
+	Key        []byte // a secret of the installation, which signs sessions
+	Version    string
+	Payloads   Payloads         // what is shown of payloads
+	Now        func() time.Time // the store's clock; nil: that of this machine
+	Log        *slog.Logger     // nil: slog.Default()
+}
+
+// A Dashboard serves the pages. It is safe for concurrent use.
+type Dashboard struct {
+	o     Options
+	pages map[string]page // by the path of their route
+	tries tries
+}
+
+// New returns a dashboard.
+func New(o Options) *Dashboard {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	d := &Dashboard{o: o}
+	d.pages = map[string]page{
+		"/ui/":                  {"overview", "overview", overviewPage},
+		"/ui/consumers":         {"consumers", "consumers", consumersPage},
+		"/ui/channels":          {"channels", "channels", channelsPage},
+		"/ui/channel/{channel}": {"channel", "channels", channelPage},
+		"/ui/dlq":               {"dlq", "dlq", deadPage},
+		"/ui/scheduled":         {"scheduled", "scheduled", scheduledPage},
+		"/ui/bulks":             {"bulks", "bulks", bulksPage},
+		"/ui/replays":           {"replays", "replays", replaysPage},
+		"/ui/brokers":           {"brokers", "brokers", brokersPage},
+		"/ui/search":            {"search", "search", searchPage},
+		"/ui/channel/{channel}/consumer/{consumer}":           {"consumer", "consumers", consumerPage},
+		"/ui/channel/{channel}/message/{message}":             {"message", "channels", messagePage},
+		"/ui/channel/{channel}/consumer/{consumer}/job/{job}": {"message", "consumers", jobPage},
+	}
+	return d
+}
+
+// A Visit is a request for a page.
+type Visit struct {
+	Page   string // path of its route
+	Open   bool   // it needs no session
+	Source Source
+}
+
+// A page makes what its template shows.
+type page struct {
+	template string
+	section  string // of the navigation
+	show     func(ctx context.Context, v *view) (title string, content any, err error)
+}
+
+// A view is a page that is being made.
+type view struct {
+	d    *Dashboard
+	rc   *fasthttp.RequestCtx
+	src  Source
+	now  time.Time
+	open bool // no session was needed
+}
+
+// id returns an ID of the path.
+func (v *view) id(name string) string {
+	id, _ := v.rc.UserValue(name).(string)
+	return id
+}
+
+// query returns the parameters of the request that a page knows; of a repeated one the first.
+func (v *view) query(names ...string) url.Values {
+	q := url.Values{}
+	for _, name := range names {
+		if value := v.rc.QueryArgs().Peek(name); len(value) > 0 {
+			q.Set(name, string(value))
+		}
+	}
+	return q
+}
+
+// Serve answers a request.
+func (d *Dashboard) Serve(ctx context.Context, rc *fasthttp.RequestCtx, visit Visit) {
+	protect(rc)
+	switch visit.Page {
+	case "/ui/style.css", "/ui/icon.svg":
+		serveAsset(rc, visit.Page)
+	case "/ui/login":
+		if rc.IsPost() {
+			d.login(rc)
+			return
+		}
+		d.showLogin(rc, fasthttp.StatusOK, "", string(rc.QueryArgs().Peek("next")))
+	case "/ui/logout":
+		d.logout(rc)
+	default:
+		if !visit.Open && !d.admits(rc) {
+			d.askLogin(rc)
+			return
+		}
+		d.show(ctx, rc, visit)
+	}
+}
+
+// show answers with a page, or with one that says why there is none.
+func (d *Dashboard) show(ctx context.Context, rc *fasthttp.RequestCtx, visit Visit) {
+	p := d.pages[visit.Page]
+	v := &view{d: d, rc: rc, src: visit.Source, now: d.o.Now().UTC(), open: visit.Open}
+	title, content, err := p.show(ctx, v)
+	status := fasthttp.StatusOK
+	if err != nil {
+		said := problem.FromChange(err)
+		if said.Status >= fasthttp.StatusInternalServerError {
+			d.o.Log.Warn("a page of the dashboard cannot be shown", "page", visit.Page, "error", err)
+		}
+		status, title, content, p.template = said.Status, said.Detail, said.Code, "refused"
+	}
+	d.render(rc, status, p.template, frame{Title: title, Section: p.section, Troubled: visit.Source.Troubled(),
+		Session: !visit.Open, Now: v.now, Version: d.o.Version, Content: content})
+}
+
+// redirect leads to another page with a GET.
+func redirect(rc *fasthttp.RequestCtx, to string) {
+	rc.Response.Header.Set(fasthttp.HeaderLocation, to)
+	rc.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
+	rc.SetStatusCode(fasthttp.StatusSeeOther)
+}
