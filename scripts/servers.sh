@@ -110,7 +110,8 @@ if [ "${1:-}" != -exec ] && ! have promtool; then
 	{ have apt-get && unpack_promtool; } || say "promtool is not installed: the test of deploy/prometheus will fail."
 fi
 
-# The tests of the clients need Python and Node with the frameworks of their users.
+# The tests of the clients need Python and Node with the frameworks of their users, that of the
+# dashboard a browser.
 [ "${1:-}" = -exec ] || ./scripts/toolchains.sh
 
 # Built, not `go run`: signals and the exit code then reach the right process.

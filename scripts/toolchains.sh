@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what the tests of the clients need and this machine lacks, with apt: Python and Node
-# with the frameworks and the clients of others that ours are tried beside. Without apt it names
-# what is missing, and the tests that need it fail and say so.
+# Installs what the tests of the clients and of the dashboard need and this machine lacks, with apt:
+# Python and Node with the frameworks and the clients of others that ours are tried beside, and a
+# browser. Without apt it names what is missing, and the tests that need it fail and say so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -57,8 +57,9 @@ if have apt-get; then
 	done
 	have node || missing+=(nodejs)
 	have npm || missing+=(npm) # not where Node brought its own
+	have chromium || have chromium-browser || have google-chrome || missing+=(chromium) # looks at the dashboard
 	[ ${#missing[@]} -gt 0 ] || exit 0
-	say "Installing with apt what the tests of the clients need: ${missing[*]}"
+	say "Installing with apt what tests need: ${missing[*]}"
 	install() { as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}" >&2; }
 	install || { as_root apt-get update -q >&2 && install; }
 	exit
