@@ -132,7 +132,7 @@ func (p *process) operated() {
 
 // Every example in a help is true: it runs against a broker, and ends with 0.
 func TestEveryExampleOfCtlRuns(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).start("BROKER_ALLOW_DELETE=true")
 	w := newTerminal(t, p)
 	require.NoError(t, os.WriteFile(filepath.Join(w.folder, "message.json"), []byte(`{"order":2}`), 0o600))
@@ -158,7 +158,7 @@ func TestEveryExampleOfCtlRuns(t *testing.T) {
 
 // The commands of the page work as they stand there.
 func TestTheCommandsOfThePageOfCtlWork(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).start("BROKER_OPEN_MANAGEMENT=false")
 	w := newTerminal(t, p)
 	w.ok("broker ctl channel set orders && broker ctl consumer set orders/billing type=pull")
@@ -176,7 +176,7 @@ func TestTheCommandsOfThePageOfCtlWork(t *testing.T) {
 
 // What a command does is what the API says afterwards.
 func TestCtlChangesWhatItSays(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).start()
 	w := newTerminal(t, p)
 	billing := func() map[string]any { return p.do("GET", "/channel/orders/consumer/billing", "").json(t) }
@@ -238,7 +238,7 @@ func TestCtlChangesWhatItSays(t *testing.T) {
 
 // Lists go on beyond a page, and a limit ends them.
 func TestCtlListsAllThereIs(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).start()
 	w := newTerminal(t, p)
 	p.put("/channel/c")
@@ -252,7 +252,7 @@ func TestCtlListsAllThereIs(t *testing.T) {
 }
 
 func TestCtlSaysByItsCodeWhatWentWrong(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).start()
 	w := newTerminal(t, p)
 	nobody := "http://" + freeAddr(t)
@@ -295,7 +295,7 @@ func TestCtlSaysByItsCodeWhatWentWrong(t *testing.T) {
 
 // The line and the code of check are those of monitoring systems.
 func TestCtlCheckSpeaksToMonitoring(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).start()
 	w := newTerminal(t, p)
 	require.Regexp(t, `^PENSTOCK OK - 0 consumers, .* \| consumers=0 queued=0 inflight=0 dead=0 oldest=0s\n$`,
@@ -321,7 +321,7 @@ func TestCtlCheckSpeaksToMonitoring(t *testing.T) {
 
 // A profile keeps no token, and a dangerous one asks before it destroys.
 func TestProfilesOfCtlSayWhichBrokerIsMeant(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).start("BROKER_OPEN_MANAGEMENT=false")
 	w := newTerminal(t, nil)
 	require.NoError(t, os.WriteFile(filepath.Join(w.folder, "token"), []byte(adminToken+"\n"), 0o600))
@@ -365,7 +365,7 @@ func TestProfilesOfCtlSayWhichBrokerIsMeant(t *testing.T) {
 
 // A shell completes commands, and names that the broker has.
 func TestCtlCompletesNamesOfTheBroker(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).start()
 	w := newTerminal(t, p)
 	p.operated()

@@ -48,7 +48,7 @@ func (p *process) walkPages(from string) map[string]string {
 }
 
 func TestTheDashboardShowsABrokerWithData(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	failing := newSink(t, func(int, received) int { return 503 })
 	p := embeddedWorld(t).with(quick...).start()
 	p.sample("billing="+failing.URL, "pull")
@@ -74,7 +74,7 @@ func TestTheDashboardShowsABrokerWithData(t *testing.T) {
 }
 
 func TestTheDashboardNeedsTheAdminToken(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	w := embeddedWorld(t)
 	p := w.start("BROKER_OPEN_MANAGEMENT=false")
 	require.Equal(t, 303, p.page("/ui/consumers").status)
@@ -102,7 +102,7 @@ func TestTheDashboardNeedsTheAdminToken(t *testing.T) {
 }
 
 func TestTheDashboardCanBeRemoved(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p := embeddedWorld(t).start("BROKER_UI=off")
 	requireProblem(t, p.do("GET", "/ui/", ""), 404, "no_such_path")
 	require.Contains(t, p.do("GET", "/", "", "Accept", "text/html").body, "<!DOCTYPE html>")

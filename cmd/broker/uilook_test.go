@@ -20,7 +20,7 @@ const picturesFolder = "PENSTOCK_PICTURES"
 // Each page fits a telephone and a wide screen, in both themes, without scripts and without an error of the console,
 // the network or the policy of the page; and the themes differ.
 func TestThePagesOfTheDashboardInABrowser(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	p, pages := dashboardWithData(t)
 	b := browser.Start(t)
 	for _, width := range []int{360, 1200} {
