@@ -33,6 +33,7 @@
 //	re-trigger    re-trigger of a job: the admin token; or the consumer token for a dead job
 //	link          the signed link that revives a consumer: no token
 //	data plane    broadcast, queued-jobs, job transitions: checked by the data plane
+//	dashboard     the pages at /ui: as management; or a session, see package ui
 //	operations    / /livez /readyz /metrics /version /_status: no token; they show no secrets
 //
 // A producer sees its own messages and their jobs, without callbacks, answers and reasons of

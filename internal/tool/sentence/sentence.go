@@ -13,6 +13,7 @@ var names = map[string]bool{
 	"ident": true, "intake": true, "jobs": true, "journal": true, "jsonread": true, "outbox": true,
 	"penstock": true, "policy": true, "pull": true, "push": true, "quota": true, "reaper": true,
 	"redisq": true, "seedfile": true, "share": true, "sqs": true, "statusevents": true,
+	"ui": true,
 }
 
 // Of returns the text of an error without the names of packages; "" for nil.
