@@ -210,8 +210,14 @@ class SoloPool(ThreadsPool):
             super()._raise(held, kind)
             return
         if self._now is held and held.running:
-            self._pending = held.reason if isinstance(held.reason, kind) else kind()
+            self._pending = pending = held.reason if isinstance(held.reason, kind) else kind()
+            threading.Thread(target=self._insist, args=(held, pending), name="penstock-interrupt", daemon=True).start()
+
+    def _insist(self, held: Held, pending: BaseException) -> None:
+        """Send the signal until its handler has run: one that comes right before a wait does not end it."""
+        while self._pending is pending and self._now is held and held.running:
             signal.pthread_kill(self._main, signal.SIGUSR1)
+            time.sleep(0.05)
 
     def stop(self, at_once: bool) -> None:
         self._inbox.put(None)
