@@ -19,19 +19,26 @@ func TestEveryRouteRefusesHeadersAndParametersThatItDoesNotKnow(t *testing.T) {
 	for _, r := range Routes() {
 		path := example(r.Path)
 		w.data = nil
+		refused := func(got reply, code, fault string) {
+			if strings.HasPrefix(path, "/sqs/") {
+				got.sqsFault(400, fault)
+			} else {
+				got.problem(400, code)
+			}
+		}
 		got := w.do(r.Method, path, "", "x-broker-Surprise: "+secret)
-		got.problem(400, "unknown_header")
+		refused(got, "unknown_header", "InvalidParameterValue")
 		require.Contains(t, got.Body, "X-Broker-Surprise")
 		require.NotContains(t, got.Body, secret)
 		got = w.do(r.Method, path+"?surprise="+secret, "")
-		got.problem(400, "unknown_parameter")
+		refused(got, "unknown_parameter", "InvalidQueryParameter")
 		require.Contains(t, got.Body, "surprise")
 		require.NotContains(t, got.Body, secret)
 		for _, name := range special {
 			known := slices.Contains(r.Headers, name)
 			got := w.do(r.Method, path, "", name+": "+secret)
-			require.Equal(t, !known, strings.Contains(got.Body, "unknown_header"), "%s %s: %s %s", r.Method, path,
-				name, got.Body)
+			require.Equal(t, !known, strings.Contains(got.Body, "which this route does not take"), "%s %s: %s %s", r.Method,
+				path, name, got.Body)
 		}
 		if !slices.ContainsFunc(r.Headers, func(name string) bool { return slices.Contains(special, name) }) {
 			require.Empty(t, w.data)
