@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // A clientSubject is a client with its worker on one kind of store.
@@ -154,7 +155,7 @@ func (c *clientStores) broker(ctx context.Context, s *site, o *clientOptions, on
 		if err != nil {
 			return err
 		}
-		res, err := http.DefaultClient.Do(req)
+		res, err := probe.Do(req)
 		if err != nil {
 			return err
 		}
@@ -164,6 +165,10 @@ func (c *clientStores) broker(ctx context.Context, s *site, o *clientOptions, on
 		return nil
 	})
 }
+
+// probe asks a broker on this machine, and nobody else.
+var probe = http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second,
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
 // tell asks the programs for their versions.
 func (c *clientStores) tell(ctx context.Context, o *clientOptions) error {
