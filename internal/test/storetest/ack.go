@@ -69,7 +69,7 @@ var ackTests = map[string]func(*testing.T, *fixture){
 		ch, _ := f.channel(t, "c", 1)
 		batch := f.messages(ch, 4)
 		batch[1].Replicated, batch[3].Replicated = true, true
-		errs := f.Insert(f.ctx, f.node, batch)
+		errs := f.insertFresh(t, batch)
 		require.NoError(t, errs[0])
 		require.ErrorIs(t, errs[1], durable.ErrNotReplicated)
 		require.NoError(t, errs[2])

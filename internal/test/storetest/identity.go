@@ -53,7 +53,7 @@ var identityTests = map[string]func(*testing.T, *fixture){
 			other.Priority = 9
 			batch := []*durable.Message{other, f.event(ch, id, `{"a":1}`, structured), f.event(ch, id, `{"a":2}`, structured),
 				f.event(ch, id, `{"a":2}`, !structured)}
-			errs := f.Insert(f.ctx, f.node, batch)
+			errs := f.insertFresh(t, batch)
 			requireDuplicate(t, errs[0], first.ID)
 			requireDuplicate(t, errs[1], first.ID)
 			require.ErrorIs(t, errs[2], durable.ErrConflict)
@@ -64,7 +64,7 @@ var identityTests = map[string]func(*testing.T, *fixture){
 		}
 		batch := []*durable.Message{f.event(ch, "x", "1", true), f.event(ch, "x", "1", false), f.event(ch, "x", "2", false),
 			f.event(ch, "y", "1", false)}
-		errs := f.Insert(f.ctx, f.node, batch)
+		errs := f.insertFresh(t, batch)
 		require.NoError(t, errs[0])
 		requireDuplicate(t, errs[1], batch[0].ID)
 		require.ErrorIs(t, errs[2], durable.ErrConflict)
@@ -94,7 +94,7 @@ var identityTests = map[string]func(*testing.T, *fixture){
 		named.Key, ofAnother.Key = "k", durable.IdempotencyKey(2, "k")
 		batch := []*durable.Message{f.keyed(ch, "k", "two"), f.keyed(other, "k", "two"), named, ofAnother,
 			f.keyed(ch, "k", "one")}
-		errs := f.Insert(f.ctx, f.node, batch)
+		errs := f.insertFresh(t, batch)
 		require.ErrorIs(t, errs[0], durable.ErrReused)
 		for _, err := range errs[1:4] {
 			require.NoError(t, err)
@@ -105,7 +105,7 @@ var identityTests = map[string]func(*testing.T, *fixture){
 	"of a batch with one idempotency key the first is stored": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
 		batch := []*durable.Message{f.keyed(ch, "k", "one"), f.keyed(ch, "k", "two"), f.keyed(ch, "k", "one"), f.message(ch)}
-		errs := f.Insert(f.ctx, f.node, batch)
+		errs := f.insertFresh(t, batch)
 		require.NoError(t, errs[0])
 		require.ErrorIs(t, errs[1], durable.ErrReused)
 		requireDuplicate(t, errs[2], batch[0].ID)

@@ -24,8 +24,7 @@ var keyTests = map[string]func(*testing.T, *fixture){
 		batch := f.messages(ch, 500)
 		batch[250] = f.again(first)
 		batch[3].Key, batch[400].Key = "order-2", "order-3"
-		errs := f.Insert(f.ctx, f.node, batch)
-		for i, err := range errs {
+		for i, err := range f.insertFresh(t, batch) {
 			if i == 250 {
 				requireDuplicate(t, err, first.ID)
 			} else {
@@ -54,7 +53,7 @@ var keyTests = map[string]func(*testing.T, *fixture){
 				batch = append(batch, m)
 				require.ErrorIs(t, f.Insert(f.ctx, f.node, []*durable.Message{m})[0], want, "alone")
 			}
-			for i, err := range f.Insert(f.ctx, f.node, batch) { // equal messages get the ID of the first, others conflict
+			for i, err := range f.insertFresh(t, batch) { // equal messages get the ID of the first, others conflict
 				if i < 5 {
 					require.NoError(t, err)
 				} else {
@@ -83,7 +82,7 @@ var keyTests = map[string]func(*testing.T, *fixture){
 		}
 		for _, batch := range [][]*durable.Message{{other(), f.again(first), other(), f.again(first)},
 			{f.again(first), other(), f.again(first), other()}} {
-			for i, err := range f.Insert(f.ctx, f.node, batch) {
+			for i, err := range f.insertFresh(t, batch) {
 				if string(batch[i].Payload) == string(first.Payload) {
 					requireDuplicate(t, err, first.ID)
 				} else {
@@ -135,7 +134,7 @@ var keyTests = map[string]func(*testing.T, *fixture){
 		batch[3].Payload = batch[1].Payload
 		batch[1].Key, batch[3].Key, batch[5].Key = "k", "k", "K"
 		batch[1].ID, batch[3].ID = batch[3].ID, batch[1].ID // the order of the batch counts, not of the IDs
-		errs := f.Insert(f.ctx, f.node, batch)
+		errs := f.insertFresh(t, batch)
 		requireDuplicate(t, errs[3], batch[1].ID)
 		for i, err := range errs {
 			if i != 3 {

@@ -71,7 +71,7 @@ var termsTests = map[string]func(*testing.T, *fixture){
 				require.ErrorIs(t, f.Insert(f.ctx, f.node, []*durable.Message{m})[0], refusal, name)
 				batch = append(batch, m, with("k"))
 			}
-			for i, err := range f.Insert(f.ctx, f.node, batch) {
+			for i, err := range f.insertFresh(t, batch) {
 				if i%2 == 0 {
 					requireDuplicate(t, err, first.ID)
 				} else {
