@@ -179,7 +179,7 @@ func TestABatchClientThatReadsSlowlyIsHeldBack(t *testing.T) {
 		}
 		_, _ = io.WriteString(c, "0\r\n\r\n")
 	}()
-	for d.answers.Taken() <= d.answers.Most()/2 {
+	for d.answers.Taken() <= d.answers.Most()/8 {
 		time.Sleep(time.Millisecond)
 	}
 	status, _, err := results(t, bufio.NewReader(c))
