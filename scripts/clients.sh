@@ -39,7 +39,7 @@ mkdir -p "$folder"
 cp bench/peers/clients/* "$folder"
 cp clients/node/.npmrc "$folder"
 rm -f "$folder"/penstock-*.tgz
-(cd clients/node && npm ci --silent && npm pack --silent --pack-destination "../../$folder") >&2
+(cd clients/node && npm ci --silent && npm run --silent build && npm pack --silent --pack-destination "../../$folder") >&2
 (cd "$folder" && npm ci --silent && npm install --silent --no-save ./penstock-*.tgz) >&2
 
 version=$(git describe --tags --always --dirty 2>/dev/null || echo dev)

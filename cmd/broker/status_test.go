@@ -78,7 +78,9 @@ func TestAProducerIsToldWhatBecameOfItsMessages(t *testing.T) {
 		s := p.stage(t, "push="+target.URL, "pull", "old")
 		s.put(s.path("/consumer/old"), "token", "old-token", "type", "pull", "ttl", "100ms")
 		silent := s.publish("silent")
-		eventually(t, "a delivery", func() bool { return target.times("silent") == 1 })
+		eventually(t, "a stored delivery, which nobody wanted to hear of", func() bool {
+			return target.times("silent") == 1 && s.jobOf(silent, "push").Status == "DELIVERED"
+		})
 		require.Contains(t, s.put("/producer/p", "statusEvents", "all").body, `"StatusEvents":"all"`)
 		lives, dies := s.publish("lives", "X-Broker-Message-ID", "mine"), s.publish("dies")
 		done := s.queued("pull", "limit=10")
