@@ -55,7 +55,7 @@ func TestGivingBackIsNoAttemptUnlessItSaysSo(t *testing.T) {
 			require.Equal(t, 202, p.giveBack("k", j))
 			require.Equal(t, 409, p.giveBack("k", j), "the lease is over")
 		}
-		p.claimOne(t, "k", "1") // and says nothing
+		p.claimOne(t, "k", "5") // and says nothing
 		j = p.claimOne(t, "k", "60")
 		require.Equal(t, 2, j.Attempt)
 		require.Equal(t, 202, p.giveBack("k", j, "Failed", true))
@@ -136,7 +136,7 @@ func toldOfPullJobs(t *testing.T, p *process) (later, attempt string) {
 	require.Equal(t, 202, p.giveBack("later", j, "Delay", 3600))
 	later = j.ID
 	for n := range 2 {
-		j = p.claimOne(t, "attempt", "1")
+		j = p.claimOne(t, "attempt", "5")
 		require.Equal(t, n+1, j.Attempt)
 		eventually(t, "the end of the lease", func() bool { return *p.jobOf("attempt", j.ID).LeasesLost == n+1 })
 	}
@@ -165,8 +165,8 @@ func TestLeasesOfPullJobsSurviveACleanRestart(t *testing.T) {
 	p := w.start()
 	p.sample("held", "ended", "extended")
 	p.publish("m")
-	held, ended := p.claimOne(t, "held", "600"), p.claimOne(t, "ended", "1")
-	extended := p.claimOne(t, "extended", "1")
+	held, ended := p.claimOne(t, "held", "600"), p.claimOne(t, "ended", "5")
+	extended := p.claimOne(t, "extended", "5")
 	require.Equal(t, 202, p.update("extended", map[string]any{"ID": extended.ID, "Lease": extended.Lease,
 		"NextState": "INFLIGHT", "IncrementalTimeout": 600})[0].Status)
 	for range 2 {

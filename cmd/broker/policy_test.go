@@ -107,7 +107,7 @@ func attemptsOfPullPolicy(t *testing.T, p *process) {
 	at := s.publish("body")
 	var id string
 	eventually(t, "a lease", func() bool {
-		r := s.do("POST", s.path("/consumer/k/claim?timeout=1"), "", consumerTokens("k")...)
+		r := s.do("POST", s.path("/consumer/k/claim?timeout=5"), "", consumerTokens("k")...)
 		_, rest, found := strings.Cut(r.body, `"ID":"`)
 		id, _, _ = strings.Cut(rest, `"`)
 		return found

@@ -24,7 +24,7 @@ func (p *process) lose(consumer, worker string, lost int) apitype.ClaimedJob {
 	p.t.Helper()
 	var got []apitype.ClaimedJob
 	eventually(p.t, "a job", func() bool {
-		got = p.claimAs(consumer, worker, "limit=1&wait=5s&timeout=1")
+		got = p.claimAs(consumer, worker, "limit=1&wait=5s&timeout=5")
 		return len(got) == 1
 	})
 	eventually(p.t, "the end of the lease", func() bool {
