@@ -194,6 +194,9 @@ func (p *process) awaitReady() {
 	for time.Now().Before(deadline) {
 		select {
 		case <-p.done:
+			if slices.ContainsFunc(p.cmd.Env, func(s string) bool { return strings.HasPrefix(s, envKill+"=") }) {
+				return // what an earlier one has left may kill it before somebody sees it ready
+			}
 			p.t.Fatalf("the broker ended at start:\n%s", p.log)
 		default:
 		}
@@ -223,15 +226,18 @@ func (p *process) stop() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// endedWell reports whether the broker has stopped by itself, without an error.
-func (p *process) endedWell() bool {
+// ended reports whether the process has ended, however that came.
+func (p *process) ended() bool {
 	select {
 	case <-p.done:
-		return p.cmd.ProcessState.Success()
+		return true
 	default:
 		return false
 	}
 }
+
+// endedWell reports whether the broker has stopped by itself, without an error.
+func (p *process) endedWell() bool { return p.ended() && p.cmd.ProcessState.Success() }
 
 func (p *process) awaitEnd() {
 	p.t.Helper()

@@ -131,20 +131,21 @@ func TestAProducerIsToldWhatBecameOfItsMessages(t *testing.T) {
 func TestFaultNoStatusEventIsLostOrRepeatedUnderAnotherID(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
 		target, ops := newSink(t, nil), newSink(t, nil)
+		p := w.start()
+		p.hearStatus(ops)
+		p.sample("push=" + target.URL)
+		p.put("/producer/p", "statusEvents", "delivered")
+		p.stop()
 		for i, point := range []string{failpoint.AfterOutcome + ":1", failpoint.AfterStatusBatch + ":1",
 			failpoint.AfterStatusSent + ":1"} {
 			p := w.start(envKill + "=" + point)
-			s := &stage{process: p, channel: "c"}
-			p.hearStatus(ops)
-			p.sample("push=" + target.URL)
-			p.put("/producer/p", "statusEvents", "delivered")
-			for n := range 5 {
-				_, _ = s.try("POST", "/channel/c/broadcast", fmt.Sprint(i, " ", n),
+			for n := 0; !p.ended(); n = (n + 1) % 5 {
+				_, _ = p.try("POST", "/channel/c/broadcast", fmt.Sprint(i, " ", n),
 					append([]string{"X-Broker-Message-ID", fmt.Sprint("m-", i, "-", n)}, producerTokens...)...)
+				time.Sleep(20 * time.Millisecond)
 			}
-			p.awaitEnd()
 		}
-		p := w.start()
+		p = w.start()
 		s := &stage{process: p, channel: "c"}
 		s.publish("before the wipe")
 		if w.redis != nil {
