@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/pressly/goose/v3"
 )
@@ -28,10 +29,11 @@ SELECT RELEASE_LOCK(CONCAT('penstock ', SHA1(DATABASE())))`
 // writes or reads could have another meaning there.
 var ErrNewerSchema = errors.New("durable: the tables are newer than this program")
 
-// Migrate brings the schema up to date. Several brokers may call it at any time: one of them
-// migrates and the others wait. ErrNewerSchema: the schema is newer than this program.
+// Migrate brings the schema up to date, and takes as long as the server needs for it: ctx should have no
+// deadline. Several brokers may call it at any time: one of them migrates and the others wait.
+// ErrNewerSchema: the schema is newer than this program.
 func (s *Store) Migrate(ctx context.Context) (err error) {
-	folder, kind := "migrations/mysql", goose.DialectMySQL
+	folder, kind, db := "migrations/mysql", goose.DialectMySQL, s.db
 	if s.dialect == sqliteDialect {
 		folder, kind = "migrations/sqlite", goose.DialectSQLite3 // the lock on the folder excludes other processes
 		s.migrating.Lock()
@@ -48,12 +50,18 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 			}
 			err = errors.Join(err, conn.Close())
 		}()
+		pool := yielding{conns: 1}
+		if err := pool.open(s.patient, func() {}); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, pool.Close()) }()
+		db = pool.DB
 	}
 	files, err := fs.Sub(migrations, folder)
 	if err != nil {
 		return fmt.Errorf("durable: migrate: %w", err)
 	}
-	p, err := goose.NewProvider(kind, s.db, files, goose.WithLogger(goose.NopLogger()),
+	p, err := goose.NewProvider(kind, db, files, goose.WithLogger(goose.NopLogger()),
 		goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return fmt.Errorf("durable: migrate: %w", err)
@@ -66,8 +74,15 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 		return fmt.Errorf("%w: they have version %d, this program knows versions up to %d; run the release that made "+
 			"them, or a newer one", ErrNewerSchema, have, known)
 	}
+	begun, old := time.Now(), have > 0 && have < known
+	if old {
+		s.tell("the tables are brought up to date; large ones take time", "from_version", have, "to_version", known)
+	}
 	if _, err := p.Up(ctx); err != nil {
 		return fmt.Errorf("durable: migrate: %w", err)
+	}
+	if old {
+		s.tell("the tables are up to date", "version", known, "took", time.Since(begun).Round(time.Millisecond).String())
 	}
 	return nil
 }
@@ -79,13 +94,16 @@ func (s *Store) migrationLock(ctx context.Context) (*sql.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
+	for tries := 1; ; tries++ {
 		var got sql.NullInt64
 		if err := conn.QueryRowContext(ctx, lockMigrations).Scan(&got); err != nil {
 			return nil, errors.Join(err, conn.Close())
 		}
 		if got.Int64 == 1 {
 			return conn, nil
+		}
+		if tries == 1 {
+			s.tell("another broker brings the tables up to date; this one waits for it")
 		}
 	}
 }

@@ -27,13 +27,15 @@ func OpenMySQL(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if conns <= 0 {
 		conns = 32
 	}
-	s := &Store{dialect: mysqlDialect, keysKept: o.keysKept()}
-	// Migrate has its lock on one connection and works on another.
+	s := &Store{dialect: mysqlDialect, keysKept: o.keysKept(), tell: o.teller()}
+	// Migrate has its lock on one connection, and works on another one that waits longer.
 	others, inserts := yielding{conns: max(conns, 2)}, yielding{conns: min(conns, insertConns)}
 	if err = others.open(cfg, inserts.yield); err != nil {
 		return nil, err
 	}
 	s.db, s.reads = others.DB, others.DB
+	s.patient = cfg.Clone()
+	s.patient.ReadTimeout = 0 // none: the change of a large table takes as long as it takes
 	whole := cfg.Clone()
 	whole.MultiStatements = true
 	if err = inserts.open(whole, others.yield); err != nil {

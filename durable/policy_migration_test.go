@@ -1,8 +1,10 @@
 package durable
 
 import (
+	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,6 +24,33 @@ func TestMySQLMigrationsRunAgainAfterACrash(t *testing.T) {
 	var last int
 	require.NoError(t, s.db.QueryRowContext(t.Context(), "SELECT MAX(version_id) FROM goose_db_version").Scan(&last))
 	require.GreaterOrEqual(t, last, 7)
+}
+
+// A change of a table takes as long as the server needs, which is longer than any other statement may. Whoever
+// waits is told so.
+func TestMySQLAMigrationTakesAsLongAsItTakes(t *testing.T) {
+	var said []string
+	s, err := OpenMySQL(t.Context(), servers.MySQL(t)+"?readTimeout=1s", Options{Tell: func(message string, args ...any) {
+		said = append(said, fmt.Sprint(append([]any{message}, args...)...))
+	}})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	require.NoError(t, s.Migrate(t.Context()))
+	require.Empty(t, said, "new tables take no time")
+	for _, statement := range []string{"DELETE FROM goose_db_version WHERE version_id >= 40",
+		"ALTER TABLE dead_jobs DROP KEY dead_jobs_fingerprint, DROP COLUMN fingerprint"} {
+		_, err = s.db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	reader, err := s.inserts.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	var n int
+	require.NoError(t, reader.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM dead_jobs").Scan(&n)) // the change waits for it
+	time.AfterFunc(3*time.Second, func() { _ = reader.Rollback() })
+	require.NoError(t, s.Migrate(t.Context()))
+	require.Len(t, said, 2)
+	require.Regexp(t, `^the tables are brought up to date.*39`, said[0])
+	require.Regexp(t, `^the tables are up to date.*took`, said[1])
 }
 
 // Growing dead letters that an earlier release has alerted are open alarms after the update.

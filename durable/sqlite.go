@@ -31,7 +31,8 @@ func OpenSQLite(ctx context.Context, dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("durable: %w", err)
 	}
-	s := &Store{dialect: sqliteDialect, packet: 4 * maxBatchBytes, lock: lock, keysKept: o.keysKept(), clock: o.Clock}
+	s := &Store{dialect: sqliteDialect, packet: 4 * maxBatchBytes, lock: lock, keysKept: o.keysKept(), clock: o.Clock,
+		tell: o.teller()}
 	if err := s.openSQLite(ctx, filepath.Join(dir, databaseFile), o); err != nil {
 		return nil, errors.Join(fmt.Errorf("durable: open SQLite: %w", err), s.closeAll())
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"github.com/go-sql-driver/mysql"
 	"io/fs"
 	"os"
 	"sync"
@@ -28,6 +29,15 @@ type Options struct {
 	IdempotencyRetention time.Duration
 	// Clock is the clock of SQLite in Unix ms. nil means that of this process.
 	Clock func() int64
+	// Tell is told what takes time: the Info of a slog.Logger. nil means nobody.
+	Tell func(message string, args ...any)
+}
+
+func (o Options) teller() func(message string, args ...any) {
+	if o.Tell != nil {
+		return o.Tell
+	}
+	return func(string, ...any) {}
 }
 
 func (o Options) keysKept() time.Duration {
@@ -52,7 +62,9 @@ type Store struct {
 	keysKept time.Duration // of Idempotency-Keys
 	clock    func() int64  // SQLite: Options.Clock
 
-	migrating sync.Mutex // SQLite: one migration at a time
+	migrating sync.Mutex    // SQLite: one migration at a time
+	patient   *mysql.Config // MySQL only: for migrations
+	tell      func(message string, args ...any)
 }
 
 // Ping reports whether the store answers.

@@ -118,9 +118,14 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 			b.close()
 		}
 	}()
-	if b.store, err = openStore(ctx, cfg); err != nil {
+	if b.store, err = openStore(ctx, cfg, log.Info); err != nil {
 		return nil, fmt.Errorf("%w: %w", errStore, err)
 	}
+	if err := b.migrateStore(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
 	if err := b.prepareStore(ctx); err != nil {
 		return nil, err
 	}
@@ -169,14 +174,19 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 	return b, nil
 }
 
-// prepareStore checks the store's limits and brings its tables up to date.
-func (b *broker) prepareStore(ctx context.Context) error {
+// migrateStore checks the store's limits and brings its tables up to date, however long that takes.
+func (b *broker) migrateStore(ctx context.Context) error {
 	if err := b.store.CheckPayload(b.cfg.maxBody()); err != nil {
 		return fmt.Errorf("%w: BROKER_MAX_BODY is too large: %w, or BROKER_MAX_BODY lower", errSettings, err)
 	}
 	if err := b.store.Migrate(ctx); err != nil {
 		return fmt.Errorf("%w: %w", errStore, err)
 	}
+	return nil
+}
+
+// prepareStore makes of the store what this broker needs, and says what is wrong with it.
+func (b *broker) prepareStore(ctx context.Context) error {
 	if err := b.checkFolder(ctx); err != nil {
 		return err
 	}

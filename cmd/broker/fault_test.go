@@ -165,8 +165,12 @@ func TestFaultFlushallUnderLoadLosesNothing(t *testing.T) {
 		eventually(t, fmt.Sprintf("more jobs than %d", n), func() bool {
 			for _, j := range p.queued("pull", "limit=100") {
 				id := j["ID"].(string)
-				if r := p.move("pull", id, `{"NextState":"INFLIGHT"}`); r.status == 202 && r.header.Get("X-Broker-Lease") != "" {
-					require.Equal(t, 202, p.move("pull", id, `{"NextState":"DELIVERED"}`).status)
+				if r := p.move("pull", id, `{"NextState":"INFLIGHT"}`); r.status != 202 || r.header.Get("X-Broker-Lease") == "" {
+					continue
+				}
+				// A lease of a second may be over before a slow machine has sent the report.
+				if r := p.move("pull", id, `{"NextState":"DELIVERED"}`); r.status != 400 {
+					require.Equal(t, 202, r.status, r.body)
 					done[j["Message"].(map[string]any)["Payload"].(string)] = true
 				}
 			}

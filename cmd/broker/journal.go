@@ -98,16 +98,16 @@ func replayJournal(ctx context.Context, dir string, stdout, stderr io.Writer) in
 		return fail(exitUsage, err)
 	}
 	defer file.Close()
-	open, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	store, err := openStore(open, cfg)
+	store, err := openStore(ctx, cfg, log.Info)
 	if err != nil {
 		return fail(exitStore, err)
 	}
 	defer store.Close()
-	if err := store.Migrate(open); err != nil {
+	if err := store.Migrate(ctx); err != nil {
 		return fail(exitStore, err)
 	}
+	open, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
 	signer, err := newJournalSigner(open, store)
 	if err != nil {
 		return fail(exitStore, err)

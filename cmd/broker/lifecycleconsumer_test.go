@@ -258,7 +258,7 @@ var consumerLives = map[string]func(*testing.T, *life){
 		release := make(chan struct{})
 		k := newSink(t, func(int, received) int { <-release; return 410 })
 		s.join("k=" + k.URL)
-		s.put(s.path("/consumer/k"), "concurrency", "1", "timeout", "5s")
+		s.put(s.path("/consumer/k"), "concurrency", "1", "timeout", "20s") // a slow machine changes the URL in time
 		for i := range 5 {
 			s.publish(fmt.Sprint(i))
 		}
@@ -344,7 +344,7 @@ var otherLives = map[string]func(*testing.T, *life){
 	},
 	"a schedule is deleted: its next messages, its message ID": func(t *testing.T, s *life) {
 		s.join("k")
-		at := s.publishAs("p", "tick", "X-Broker-Message-ID", "tick", "X-Broker-Recurrence", "R/"+in(3*time.Second)+"/PT1S")
+		at := s.publishAs("p", "tick", "X-Broker-Message-ID", "tick", "X-Broker-Recurrence", "R/"+in(8*time.Second)+"/PT1S")
 		eventually(t, "a message of the schedule", func() bool { return len(s.queued("k", "limit=100")) > 0 })
 		s.delete(at)
 		sent := s.stored()

@@ -191,6 +191,7 @@ func testOfAHangingConsumer(t *testing.T, p *process) {
 
 func jobsByStatus(t *testing.T, p *process) {
 	s := p.stage(t, "k")
+	s.put(s.path("/consumer/k"), "timeout", "10m") // the leases outlast this test
 	for i := range 6 {
 		s.publish(fmt.Sprint(i))
 	}

@@ -257,6 +257,7 @@ func hangingConsumer(t *testing.T, p *process) {
 	})
 	sinks := []*sink{newSink(t, nil), newSink(t, nil), newSink(t, nil)}
 	s := p.stage(t, "hanging="+hanging)
+	s.put(s.path("/consumer/hanging"), "timeout", "10m") // longer than this test
 	for i, k := range sinks {
 		s.join(fmt.Sprintf("k%d=%s", i, k.URL))
 	}

@@ -12,7 +12,6 @@ import (
 	"os/signal"
 	"slices"
 	"syscall"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -21,9 +20,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/tool/egress"
 	"github.com/penstock-broker/penstock/internal/tool/sentence"
 )
-
-// openTimeout bounds reaching and migrating the stores at start.
-const openTimeout = 60 * time.Second
 
 // serve runs a broker until ctx ends and returns the exit code.
 func serve(ctx context.Context, demo bool, stdout, stderr io.Writer) int {
@@ -56,9 +52,7 @@ func serve(ctx context.Context, demo bool, stdout, stderr io.Writer) int {
 		log.Info("embedded stores: one process, one machine, for development and small installations; set BROKER_MYSQL_DSN and BROKER_REDIS_URL for larger ones",
 			"embedded_store", cfg.MySQLDSN == "", "embedded_redis", cfg.RedisURL == "", "data", cfg.DataDir)
 	}
-	open, cancel := context.WithTimeout(ctx, openTimeout)
-	b, err := openBroker(open, cfg, log)
-	cancel()
+	b, err := openBroker(ctx, cfg, log)
 	if err != nil {
 		log.Error("broker cannot start", "error", err)
 		switch {
@@ -105,11 +99,9 @@ func migrate(ctx context.Context, stdout, stderr io.Writer) int {
 	if err != nil {
 		return refuseSettings(stderr, err)
 	}
-	open, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	store, err := openStore(open, cfg)
+	store, err := openStore(ctx, cfg, func(message string, _ ...any) { fmt.Fprintln(stderr, "broker:", message) })
 	if err == nil {
-		err = store.Migrate(open)
+		err = store.Migrate(ctx)
 		if closed := store.Close(); err == nil {
 			err = closed
 		}

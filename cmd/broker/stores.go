@@ -13,12 +13,19 @@ import (
 // machine is busy.
 const embeddedTimeout = 10 * time.Second
 
-func openStore(ctx context.Context, cfg config) (*durable.Store, error) {
+// openTimeout bounds reaching the stores at start. Bringing large tables up to date takes longer, and has no bound.
+const openTimeout = 60 * time.Second
+
+// openStore opens the store. Where tell is not nil, it is told what takes time.
+func openStore(ctx context.Context, cfg config, tell func(message string, args ...any)) (*durable.Store, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	o := durable.Options{IdempotencyRetention: cfg.IdempotencyRetention, Tell: tell}
 	if cfg.MySQLDSN != "" {
-		store, err := durable.OpenMySQL(ctx, cfg.MySQLDSN, durable.Options{IdempotencyRetention: cfg.IdempotencyRetention})
+		store, err := durable.OpenMySQL(ctx, cfg.MySQLDSN, o)
 		return store, aboutSetting("BROKER_MYSQL_DSN", err)
 	}
-	store, err := durable.OpenSQLite(ctx, cfg.DataDir, durable.Options{IdempotencyRetention: cfg.IdempotencyRetention})
+	store, err := durable.OpenSQLite(ctx, cfg.DataDir, o)
 	return store, aboutSetting("BROKER_DATA_DIR", err)
 }
 
