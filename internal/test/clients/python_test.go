@@ -31,9 +31,10 @@ func pythonSuite(t *testing.T, interpreter string, modules ...string) {
 	command(t, pythonClient, []string{"PENSTOCK_URL=" + b.url, "PYTHONDONTWRITEBYTECODE=1"}, interpreter, args...)
 }
 
-// oldestPython is an interpreter of the oldest Python that the client supports, from PATH or from pyenv, or "".
+// oldestPython is an interpreter of the oldest Python that the client supports, from PATH or from pyenv, or "". One
+// in PATH may be a shim of pyenv that runs nothing.
 func oldestPython() string {
-	if found, err := exec.LookPath("python3.9"); err == nil {
+	if found, err := exec.LookPath("python3.9"); err == nil && exec.Command(found, "--version").Run() == nil {
 		return found
 	}
 	pyenv := os.Getenv("PYENV_ROOT")
