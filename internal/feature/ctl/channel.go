@@ -1,7 +1,9 @@
 package ctl
 
 import (
+	"context"
 	"encoding/json"
+	"net/url"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -32,7 +34,7 @@ func (s *session) listChannels() *cobra.Command {
 		examples: "broker ctl channel ls\nbroker ctl channel ls --limit 10 --json",
 		run: func(c *cobra.Command, _ []string) error {
 			t := s.table("CHANNEL", "NAME", "STATE", "ACK")
-			return s.each(c, "/channels", limit, t, func(raw json.RawMessage) error {
+			return s.each(c, "/channels", nil, limit, t, func(raw json.RawMessage) error {
 				var ch struct{ ID, Name, State, Ack string }
 				if err := json.Unmarshal(raw, &ch); err != nil {
 					return err
@@ -48,7 +50,7 @@ func (s *session) listProducers() *cobra.Command {
 	return listLimit(leaf{use: "ls", about: "list the producers", examples: "broker ctl producer ls",
 		run: func(c *cobra.Command, _ []string) error {
 			t := s.table("PRODUCER", "NAME", "SIGNED", "MAX STORED", "MAX SCHEDULED")
-			return s.each(c, "/producers", limit, t, func(raw json.RawMessage) error {
+			return s.each(c, "/producers", nil, limit, t, func(raw json.RawMessage) error {
 				var p struct {
 					ID, Name, MaxStoredBytes, MaxScheduled string
 					Signed                                 bool
@@ -65,18 +67,28 @@ func (s *session) listProducers() *cobra.Command {
 // readers is how many resources of a list are read at once: the list itself has links alone.
 const readers = 8
 
-// each reads the resources that a list links to, and calls f with each in the order of the list.
-func (s *session) each(c *cobra.Command, path string, limit int, t *table, f func(raw json.RawMessage) error) error {
+// each reads the resources that a list links to for a table, and calls f with each in the order of the list.
+func (s *session) each(c *cobra.Command, path string, query url.Values, limit int, t *table,
+	f func(raw json.RawMessage) error) error {
 	m, err := s.manager()
+	if err == nil {
+		err = resources(c.Context(), m, path, query, limit, f)
+	}
 	if err != nil {
 		return err
 	}
+	return t.print()
+}
+
+// resources reads the resources that a list links to, and calls f with each in the order of the list.
+func resources(ctx context.Context, m *penstock.Manager, path string, query url.Values, limit int,
+	f func(json.RawMessage) error) error {
 	var links []string
 	flush := func() error {
 		all, errs := make([]json.RawMessage, len(links)), make([]error, len(links))
 		var group sync.WaitGroup
 		for i, link := range links {
-			group.Go(func() { errs[i] = m.Read(c.Context(), link, nil, &all[i]) })
+			group.Go(func() { errs[i] = m.Read(ctx, link, nil, &all[i]) })
 		}
 		group.Wait()
 		links = links[:0]
@@ -93,7 +105,7 @@ func (s *session) each(c *cobra.Command, path string, limit int, t *table, f fun
 		}
 		return nil
 	}
-	err = m.Each(c.Context(), path, nil, limit, func(element json.RawMessage) error {
+	err := m.Each(ctx, path, query, limit, func(element json.RawMessage) error {
 		var link string
 		if err := json.Unmarshal(element, &link); err != nil {
 			return err
@@ -103,11 +115,8 @@ func (s *session) each(c *cobra.Command, path string, limit int, t *table, f fun
 		}
 		return flush()
 	})
-	if err == nil {
-		err = flush()
-	}
 	if err != nil {
 		return err
 	}
-	return t.print()
+	return flush()
 }

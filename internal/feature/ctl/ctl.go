@@ -18,6 +18,7 @@ const (
 	exitUsage       = 1   // the command line is wrong, or something of this machine
 	exitRefused     = 2   // the broker refused, or there is no such thing
 	exitUnreachable = 3   // no broker answered
+	exitDifferent   = 4   // diff has found changes
 	exitInterrupted = 130 // by SIGINT or SIGTERM
 )
 
@@ -95,6 +96,15 @@ type verdict int
 
 func (verdict) Error() string { return "" }
 
+// A stoppedError is an error that has its words already.
+type stoppedError struct {
+	text string
+	err  error
+}
+
+func (e *stoppedError) Error() string { return e.text }
+func (e *stoppedError) Unwrap() error { return e.err }
+
 // codeOf is the exit code of an error.
 func codeOf(err error) int {
 	var v verdict
@@ -113,7 +123,10 @@ func codeOf(err error) int {
 // said is an error in the words of the broker, where it has refused.
 func said(err error) string {
 	var e *penstock.Error
+	var ended *stoppedError
 	switch {
+	case errors.As(err, &ended):
+		return ended.text
 	case !errors.As(err, &e):
 		return strings.TrimPrefix(err.Error(), "penstock: ")
 	case e.Status == 0:

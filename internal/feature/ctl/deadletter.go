@@ -14,7 +14,8 @@ import (
 )
 
 func (s *session) deadLetters() *cobra.Command {
-	return group("dlq", "look at dead letters, and redrive them", s.deadGroups(), s.listDead(), s.redrive())
+	return group("dlq", "look at dead letters, and redrive them", s.deadGroups(), s.listDead(), s.redrive(),
+		s.exportDead())
 }
 
 func (s *session) deadGroups() *cobra.Command {

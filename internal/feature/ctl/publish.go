@@ -16,6 +16,7 @@ type publishFlags struct {
 	file, producer, mediaType, id, key string
 	priority                           int
 	delay                              time.Duration
+	at, recurrence                     string
 	headers, consumers                 []string
 }
 
@@ -24,7 +25,8 @@ func (s *session) publish() *cobra.Command {
 	c := leaf{use: "publish CHANNEL [PAYLOAD]", about: "publish a message to a channel that there is",
 		long: "The message is on disk when the command ends with 0. It is of the producer ctl, which the first one makes.",
 		examples: "broker ctl publish orders '{\"order\":1}'\nbroker ctl publish orders -f message.json --id order-2\n" +
-			"broker ctl publish orders hello --delay 10m --header X-Kind=test",
+			"broker ctl publish orders hello --delay 10m --header X-Kind=test\n" +
+			"broker ctl publish orders daily --recurrence 'cron:TZ=Europe/Warsaw 0 8 * * *'",
 		least: 1, most: 2, complete: s.names(channels), run: func(c *cobra.Command, args []string) error {
 			if err := id("channel", args[0]); err != nil {
 				return err
@@ -35,6 +37,17 @@ func (s *session) publish() *cobra.Command {
 			}
 			return s.send(c, args[0], o.producer, m)
 		}}.command()
+	o.flags(c)
+	f := c.Flags()
+	f.DurationVar(&o.delay, "delay", 0, "send it so much later, `10m`")
+	f.StringVar(&o.at, "at", "", "send it at that `TIME`, RFC 3339")
+	f.StringVar(&o.recurrence, "recurrence", "", "send it again and again: `cron:30 9 * * 1-5`, or R5/START/PT1H")
+	f.StringSliceVar(&o.consumers, "consumer", nil, "`ID` of a consumer that gets it, instead of all")
+	return c
+}
+
+// flags are those of publish and of request.
+func (o *publishFlags) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVarP(&o.file, "file", "f", "", "`FILE` with the payload; - is the standard input")
 	f.StringVar(&o.producer, "producer", "ctl", "`ID` of the producer")
@@ -42,16 +55,17 @@ func (s *session) publish() *cobra.Command {
 	f.StringVar(&o.id, "id", "", "message `ID`: a message is stored once under it")
 	f.StringVar(&o.key, "ordering-key", "", "ordering `KEY`")
 	f.IntVar(&o.priority, "priority", 0, "`NUMBER` from 0 to 1023, higher first")
-	f.DurationVar(&o.delay, "delay", 0, "send it so much later, `10m`")
 	f.StringArrayVar(&o.headers, "header", nil, "metadata `NAME=VALUE`, for the consumers")
-	f.StringSliceVar(&o.consumers, "consumer", nil, "`ID` of a consumer that gets it, instead of all")
-	return c
 }
 
 // message is what is published.
 func (o *publishFlags) message(s *session, payload []string) (m penstock.Message, err error) {
 	m = penstock.Message{ID: o.id, ContentType: o.mediaType, Priority: o.priority, OrderingKey: o.key, Delay: o.delay,
-		Consumers: o.consumers, Headers: map[string]string{}}
+		Recurrence: o.recurrence, Consumers: o.consumers, Headers: map[string]string{}}
+	if err := timesOf(o.at); err != nil {
+		return m, err
+	}
+	m.At, _ = time.Parse(time.RFC3339, o.at) // the zero time where there is none
 	switch {
 	case len(payload) == 1 && o.file != "":
 		return m, wrong("PAYLOAD and -f are two payloads")
@@ -82,16 +96,22 @@ func (o *publishFlags) message(s *session, payload []string) (m penstock.Message
 	return m, nil
 }
 
-// send publishes a message. The client makes the channel that it needs, so a name that is none is refused before.
-func (s *session) send(c *cobra.Command, channel, producer string, m penstock.Message) error {
+// producing returns a client that publishes as a producer to a channel that there is. The client makes the channel
+// that it needs, so a name that is none is refused before.
+func (s *session) producing(c *cobra.Command, channel, producer string) (*penstock.Client, error) {
 	manager, err := s.manager()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := manager.Get(c.Context(), penstock.ChannelPath(channel)); err != nil {
-		return err
+		return nil, err
 	}
-	client, err := s.dial(s.target, producer)
+	return s.dial(s.target, producer)
+}
+
+// send publishes a message.
+func (s *session) send(c *cobra.Command, channel, producer string, m penstock.Message) error {
+	client, err := s.producing(c, channel, producer)
 	if err != nil {
 		return err
 	}

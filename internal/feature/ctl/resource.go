@@ -2,6 +2,7 @@ package ctl
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,17 +54,22 @@ var (
 	}
 	remove = func(about string) verb {
 		v := plainVerb("rm", about, "deleted", func(m *penstock.Manager, c *cobra.Command, path string) error {
-			err := m.Delete(c.Context(), path)
-			var e *penstock.Error
-			if errors.As(err, &e) && e.Code == "method_not_allowed" {
-				e.Detail = "This broker deletes nothing by request: BROKER_ALLOW_DELETE is off."
-			}
-			return err
+			return deleted(c.Context(), m, path)
 		})
 		v.destroys = true
 		return v
 	}
 )
+
+// deleted deletes a resource.
+func deleted(ctx context.Context, m *penstock.Manager, path string) error {
+	err := m.Delete(ctx, path)
+	var e *penstock.Error
+	if errors.As(err, &e) && e.Code == "method_not_allowed" {
+		e.Detail = "This broker deletes nothing by request: BROKER_ALLOW_DELETE is off."
+	}
+	return err
+}
 
 // resource makes the commands of a kind.
 func (s *session) resource(k kind) *cobra.Command {
