@@ -4,6 +4,7 @@
 //
 // A command is a value of cobra, whose completion asks the broker for names (complete.go). target.go finds out which
 // broker is meant and with which token; table.go prints, for people or as JSON; help.go prints help, and
-// ctl.go turns an error into an exit code. The files with the names of resources have their commands. Nothing here is
-// a part of a broker that runs: package api and what it imports know nothing of it.
+// ctl.go turns an error into an exit code. The files with the names of things have their commands; manifest.go,
+// export.go, plan.go and apply.go are a broker as one file. Nothing here is a part of a broker that runs: package api
+// and what it imports know nothing of it.
 package ctl
