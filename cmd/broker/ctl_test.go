@@ -166,7 +166,7 @@ func TestEveryExampleOfCtlRuns(t *testing.T) {
 	w := newTerminal(t, p)
 	w.write("message.json", `{"order":2}`)
 	w.write("orders.ndjson", `{"Payload":"a"}`)
-	w.write("people.csv", "name\nAnn\n")
+	w.write("people.csv", "Payload\nAnn\n")
 	answers := newSink(t, func(int, received) int { return 200 })
 	all := w.examples("broker ctl")
 	require.Greater(t, len(all), 40)
