@@ -60,9 +60,11 @@ func allCommands() []subcommand {
 		{"healthcheck", "[--live]", "ask the broker of this machine whether it is ready; --live: alive",
 			"The broker is the one that listens at BROKER_LISTEN. Exit code 0: it is ready, or alive.", none,
 			prepareHealthcheck},
-		{"listen", "[--on ADDRESS]", "a push consumer that prints what it gets; --on ADDRESS, else 127.0.0.1:9000",
-			"It answers each delivery with 204. Register it as a consumer with callbackUrl=http://127.0.0.1:9000/hook.", none,
-			prepareListen},
+		{"listen", "[--on ADDRESS]",
+			"forward a channel to a URL of this machine; without --channel, as sink",
+			"With --channel it forwards: broker listen --channel CHANNEL --help tells more.\n" + sinkHelp, none, prepareListen},
+		{"sink", "[--on ADDRESS]", "a push consumer that prints what it gets; --on ADDRESS, else 127.0.0.1:9000", sinkHelp,
+			none, prepareListen},
 		{"demo-responses", "", "show a response on its way back: a sender, a slow receiver, for seconds", "", none,
 			func(*flag.FlagSet) func([]string, io.Writer, io.Writer) int { return signalled(demoResponses) }},
 		{"ctl", "COMMAND", "manage a broker from the command line: consumers, dead letters, why, check",
@@ -86,6 +88,9 @@ func prepareHealthcheck(f *flag.FlagSet) func([]string, io.Writer, io.Writer) in
 		return healthcheck(os.Environ(), *live, stdout, stderr)
 	}
 }
+
+const sinkHelp = "It answers each delivery with 204. Register it as a consumer with " +
+	"callbackUrl=http://127.0.0.1:9000/hook."
 
 func prepareListen(f *flag.FlagSet) func([]string, io.Writer, io.Writer) int {
 	addr := f.String("on", "127.0.0.1:9000", "`ADDRESS` of the push consumer")

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -82,4 +84,34 @@ func TestCtlSchedulesBulksReplaysAndRequests(t *testing.T) {
 		require.Equal(t, 1, s.code, "%s: %s", line, s.stderr)
 		require.Contains(t, s.stderr, want, line)
 	}
+}
+
+// The archive of doctor says what is wrong and where that is explained, and has no secret.
+func TestCtlDoctorWritesAnArchive(t *testing.T) {
+	parallel(t)
+	p := embeddedWorld(t).start()
+	w := newTerminal(t, p)
+	p.operated()
+	p.put("/channel/orders/consumer/hook", "callbackUrl", "http://127.0.0.1:9/x?key=query-word", "token", "token-word",
+		"headers", "X-Key: header-word", "authorization", "bearer bearer-word")
+	w.ok("broker ctl publish orders payload-word")
+	out := w.ok("broker ctl doctor -o a.tar.gz")
+	require.Contains(t, out, "orders/billing has 1 dead letters (docs/deadletters.md)")
+	all := w.ok("tar xzf a.tar.gz && cat penstock-doctor/*")
+	for _, file := range []string{"findings.txt", "resources.yaml", "consumers.ndjson", "trouble.ndjson", "metrics.txt",
+		"metrics-consumers.txt", "history.json", "version.json", "readyz.json"} {
+		require.FileExists(t, filepath.Join(w.folder, "penstock-doctor", file))
+	}
+	require.Contains(t, all, "cannot be done", "the cause of the dead letter")
+	for _, secret := range []string{"query-word", "token-word", "header-word", "bearer-word", "payload-word", "c-token",
+		"k-token", "shop-token", adminToken} {
+		require.NotContains(t, all, secret)
+	}
+	source := fromRoot(t, "internal/feature/ctl/doctor.go")
+	for _, page := range regexp.MustCompile(`docs/[a-z/-]+\.md`).FindAllString(source, -1) {
+		fromRoot(t, page) // it is there
+	}
+	require.Equal(t, 1, w.run("broker ctl doctor -o a.tar.gz").code, "it replaces no file")
+	require.Equal(t, 3, w.run("broker ctl doctor -o b.tar.gz --url http://"+freeAddr(t)).code)
+	require.NoFileExists(t, filepath.Join(w.folder, "b.tar.gz"))
 }

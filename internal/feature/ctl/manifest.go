@@ -45,10 +45,9 @@ var secrets = map[string]bool{"token": true, "publishsecret": true, "signingsecr
 
 // A manifestReader reads a manifest.
 type manifestReader struct {
-	m       *manifest
-	getenv  func(name string) (string, error)
-	file    string
-	channel string // of the consumers that are read
+	m      *manifest
+	getenv func(name string) (string, error)
+	file   string
 }
 
 // readManifest reads a manifest. Its variables are read from the environment.

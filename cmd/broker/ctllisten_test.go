@@ -1,0 +1,166 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What listen forwards is what a push consumer would get, and is settled by the answer.
+func TestListenForwardsAChannel(t *testing.T) {
+	parallel(t)
+	p := embeddedWorld(t).start("BROKER_ALLOW_DELETE=true")
+	w := newTerminal(t, p)
+	p.put("/producer/shop", "token", "p")
+	p.put("/channel/orders", "token", "c")
+	app := newSink(t, func(n int, r received) int {
+		if r.body == "bad" {
+			return 500
+		}
+		return 204
+	})
+	pushed := newSink(t, func(int, received) int { return 204 })
+	p.put("/channel/orders/consumer/billing", "callbackUrl", pushed.URL, "headers", "X-Own: y",
+		"signingSecret", "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5")
+	w.ok("broker ctl publish orders before --id m-0")
+	listen := "broker listen --channel orders --name t --forward " + app.URL
+	const signed = "PENSTOCK_SIGNING_SECRET=whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5"
+	require.Contains(t, w.run(listen+" --as billing").stderr, "PENSTOCK_SIGNING_SECRET has it")
+	require.Contains(t, w.ok(listen+" --for 1ms"), "orders/listen-t forwards to "+app.URL)
+	w.ok("broker ctl publish orders good --id m-1 --header X-Kind=big --priority 7 --ordering-key k")
+	w.ok("broker ctl publish orders bad --id m-2")
+	policy := p.do("GET", "/channel/orders/consumer/listen-t", "").json(t)["Policy"].(map[string]any)
+	require.Equal(t, "24h", policy["Ttl"])
+	require.Equal(t, "expire:24h", policy["Dlq"])
+
+	eventually(t, "the jobs that waited", func() bool {
+		w.ok(listen+" --as billing --for 1s --json", signed)
+		return app.times("good") == 1 && app.times("bad") > 0
+	})
+	require.Zero(t, app.times("before"), "it came before the consumer")
+	same := func(body string, s *sink) http.Header {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, r := range s.got {
+			if r.body == body {
+				h := r.header.Clone()
+				for _, own := range []string{"X-Broker-Job-Id", "X-Request-Id", "User-Agent", "Webhook-Signature",
+					"Webhook-Timestamp"} {
+					require.NotEmpty(t, h.Get(own), own)
+					h.Del(own)
+				}
+				return h
+			}
+		}
+		return nil
+	}
+	eventually(t, "the push", func() bool { return pushed.times("good") == 1 })
+	require.Equal(t, same("good", pushed), same("good", app))
+	jobs := func(id string) (status string) {
+		for _, one := range p.do("GET", "/channel/orders/message/"+id, "").json(t)["Jobs"].([]any) {
+			if job := one.(map[string]any); job["ConsumerID"] == "listen-t" {
+				status = job["Status"].(string)
+			}
+		}
+		return status
+	}
+	require.Equal(t, "DELIVERED", jobs("m-1"))
+	require.Equal(t, "QUEUED", jobs("m-2"))
+
+	p.put("/channel/orders/consumer/listen-t", "maxRetries", "0", "backoff", "constant:100ms")
+	require.Equal(t, 200, p.do("POST", "/channel/orders/consumer/listen-t/retry", "").status)
+	eventually(t, "a dead letter", func() bool {
+		w.ok(listen + " --for 1s --quiet")
+		return jobs("m-2") == "DEAD"
+	})
+	before := app.times("bad")
+	var line struct{ MessageID, Error string }
+	out := w.ok(listen + " --from-dlq listen-t --json --for 1ms --rm")
+	require.NoError(t, json.Unmarshal([]byte(out), &line), out)
+	require.Equal(t, "m-2", line.MessageID)
+	require.Equal(t, before+1, app.times("bad"))
+	require.Equal(t, 404, p.do("GET", "/channel/orders/consumer/listen-t", "").status)
+
+	filtered := listen + " --filter 'priority == 7' --for 1s"
+	w.ok(filtered + " --since 1h")
+	eventually(t, "messages from before", func() bool {
+		w.ok(filtered)
+		return app.times("good") > 1
+	})
+	require.Zero(t, app.times("before"))
+	require.Contains(t, w.ok(listen+" --help"), "Usage: broker listen --channel CHANNEL --forward URL")
+	for line, want := range map[string]said{
+		"broker listen --channel orders":                                  {code: 1, stderr: "--forward is missing"},
+		"broker listen --forward http://localhost":                        {code: 1, stderr: "--channel is missing"},
+		"broker listen --channel orders --forward localhost:3000":         {code: 1, stderr: "--forward must be a URL"},
+		"broker listen --channel none --forward " + app.URL:               {code: 2, stderr: "(channel_not_found)"},
+		"broker listen --channel a/b --forward " + app.URL:                {code: 1, stderr: `"a/b" is no channel`},
+		listen + " --as none":                                             {code: 2, stderr: "(consumer_not_found)"},
+		listen + " --filter '(('":                                         {code: 2, stderr: "(invalid_policy)"},
+		listen + " --since -1m":                                           {code: 1, stderr: "out of its range"},
+		"broker listen --channel=orders --forward=" + app.URL + " --on x": {code: 1, stderr: "unknown flag: --on"},
+		"broker listen --on 127.0.0.1:x":                                  {code: exitStart},
+		"broker sink --channel orders":                                    {code: exitUsage},
+	} {
+		got := w.run(line)
+		require.Contains(t, got.stderr, want.stderr, line)
+		require.Equal(t, want.code, got.code, "%s: %s", line, got.stderr)
+	}
+}
+
+// Each example of the help of listen runs.
+func TestEveryExampleOfListenRuns(t *testing.T) {
+	parallel(t)
+	p := embeddedWorld(t).start("BROKER_ALLOW_DELETE=true")
+	w := newTerminal(t, p)
+	p.operated()
+	app := newSink(t, func(int, received) int { return 200 })
+	all := section(w.ok("broker listen --channel orders --help"), "Examples")
+	require.Len(t, all, 3)
+	for _, line := range all {
+		w.ok(strings.ReplaceAll(line, "http://localhost:3000", app.URL))
+	}
+	require.NotZero(t, app.count(), "the dead letters")
+}
+
+// tail prints what becomes of messages, each thing once.
+func TestCtlTailPrintsWhatHappens(t *testing.T) {
+	parallel(t)
+	p := embeddedWorld(t).start()
+	w := newTerminal(t, p)
+	p.put("/channel/orders", "token", "c")
+	p.put("/channel/quiet", "token", "c")
+	sink := newSink(t, func(n int, r received) int {
+		if r.body == "bad\x1b[31m" && n == 1 {
+			return 500
+		}
+		return 204
+	})
+	p.put("/channel/orders/consumer/billing", "callbackUrl", sink.URL, "backoff", "constant:1s")
+	p.put("/channel/orders/consumer/archive", "type", "pull")
+	w.ok(`broker ctl publish orders $'bad\e[31m' --id m-1`)
+	eventually(t, "a retry", func() bool { return sink.count() == 2 })
+	eventually(t, "its events", func() bool {
+		out := w.ok("broker ctl tail orders/billing --since 10m --for 1ms")
+		return strings.Count(out, "\n") == 3 && strings.Contains(out, "orders/billing m-1 ATTEMPT #1 500 ") &&
+			strings.Contains(out, "orders/billing m-1 DELIVERED #2 204")
+	})
+	all := w.ok("broker ctl tail --since 10m --for 1500ms --every 100ms --json")
+	events := map[string]int{}
+	for line := range strings.Lines(all) {
+		var e struct{ ChannelID, MessageID, Event string }
+		require.NoError(t, json.Unmarshal([]byte(line), &e))
+		require.Equal(t, "orders m-1", e.ChannelID+" "+e.MessageID)
+		events[e.Event]++
+	}
+	require.Equal(t, map[string]int{"ACCEPTED": 1, "ATTEMPT": 2, "DELIVERED": 1}, events)
+	require.Empty(t, w.ok("broker ctl tail quiet --since 10m --for 1ms"))
+	require.Empty(t, w.ok("broker ctl tail orders/archive --for 1ms"), "only what comes from now on")
+	require.Equal(t, 2, w.run("broker ctl tail none").code)
+	require.Equal(t, 2, w.run("broker ctl tail orders/none").code)
+	require.Equal(t, 1, w.run("broker ctl tail orders --every 1ms").code)
+	require.Equal(t, 1, w.run("broker ctl tail orders/a/b").code)
+}
