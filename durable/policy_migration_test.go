@@ -45,7 +45,8 @@ func TestMySQLAMigrationTakesAsLongAsItTakes(t *testing.T) {
 	reader, err := s.inserts.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	var n int
-	require.NoError(t, reader.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM dead_jobs").Scan(&n)) // the change waits for it
+	// The change waits for this reader.
+	require.NoError(t, reader.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM dead_jobs").Scan(&n))
 	time.AfterFunc(3*time.Second, func() { _ = reader.Rollback() })
 	require.NoError(t, s.Migrate(t.Context()))
 	require.Len(t, said, 2)

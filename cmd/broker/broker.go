@@ -129,11 +129,7 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 	if err := b.prepareStore(ctx); err != nil {
 		return nil, err
 	}
-	if cfg.openManagement() && !cfg.onLoopback() {
-		log.Warn("management is open beyond loopback: every machine that reaches this broker reads all tokens and changes "+
-			"everything without one; only browsers under a name that is not allowed are refused",
-			"listen", cfg.Listen, "allowed_hosts", cfg.allowedHosts(), "setting", "BROKER_OPEN_MANAGEMENT")
-	}
+	b.warnOfOpenManagement()
 	watch, err := b.openQueue(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errStore, err)
@@ -172,6 +168,14 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 	}
 	b.client.Listens(append(b.embedded.addrs(), b.listener.Addr())...)
 	return b, nil
+}
+
+func (b *broker) warnOfOpenManagement() {
+	if b.cfg.openManagement() && !b.cfg.onLoopback() {
+		b.log.Warn("management is open beyond loopback: every machine that reaches this broker reads all tokens and changes "+
+			"everything without one; only browsers under a name that is not allowed are refused",
+			"listen", b.cfg.Listen, "allowed_hosts", b.cfg.allowedHosts(), "setting", "BROKER_OPEN_MANAGEMENT")
+	}
 }
 
 // migrateStore checks the store's limits and brings its tables up to date, however long that takes.
