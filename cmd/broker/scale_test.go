@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -55,9 +56,12 @@ func putAll(t *testing.T, store *durable.Store, channels, consumers int, kind du
 			errs <- err
 			for k := range consumers {
 				callback := "http://127.0.0.1:9/"
-				_, _, err := store.PutConsumer(ctx, durable.ConsumerPut{Put: durable.Put{ID: fmt.Sprintf("k%d", k),
-					Token: token(fmt.Sprintf("k%d-token", k))},
-					ChannelID: channel, CallbackURL: &callback, Type: &kind})
+				put := durable.ConsumerPut{Put: durable.Put{ID: fmt.Sprintf("k%d", k), Token: token(fmt.Sprintf("k%d-token", k))},
+					ChannelID: channel, CallbackURL: &callback, Type: &kind}
+				_, _, err := store.PutConsumer(ctx, put)
+				for tries := 0; errors.Is(err, context.DeadlineExceeded) && tries < 10; tries++ { // a busy server
+					_, _, err = store.PutConsumer(ctx, put)
+				}
 				errs <- err
 			}
 		})
@@ -86,8 +90,12 @@ func TestScaleTenThousandIdleConsumersCostRedisLittleOnRealServers(t *testing.T)
 		time.Sleep(d)
 		return float64(commands()-before) / time.Since(start).Seconds()
 	}
-	eventually(t, "the broker to come to rest: less than 200 commands a second, those inside scripts included",
-		func() bool { return rate(10*time.Second) < 200 })
+	// At its start a broker looks at each consumer: 400 000 commands, for which a slow machine takes minutes.
+	atRest := rate(10 * time.Second)
+	for tries := 0; atRest >= 200 && tries < 60; tries++ {
+		atRest = rate(10 * time.Second)
+	}
+	require.Less(t, atRest, 200.0, "commands a second of a broker at rest, those inside scripts included")
 	// They are idle, not asleep.
 	sink := newSink(t, nil)
 	at := p.put("/channel/c99/consumer/k99", "callbackUrl", sink.URL)
