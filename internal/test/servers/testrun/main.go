@@ -92,7 +92,7 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 
 	vetted := vet(ctx, packages)
 	// No result from a cache: the servers are not the ones of last time.
-	testArgs := slices.Concat([]string{"test", "-json", "-race"}, unwatched, []string{"-count=1", "-timeout", "45m",
+	testArgs := slices.Concat([]string{"test", "-json", "-race"}, unwatched, []string{"-count=1", "-timeout", "80m",
 		"-vet=off"})
 	if *pattern != "" {
 		testArgs = append(testArgs, "-run", *pattern)
