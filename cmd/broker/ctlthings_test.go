@@ -115,3 +115,58 @@ func TestCtlDoctorWritesAnArchive(t *testing.T) {
 	require.Equal(t, 3, w.run("broker ctl doctor -o b.tar.gz --url http://"+freeAddr(t)).code)
 	require.NoFileExists(t, filepath.Join(w.folder, "b.tar.gz"))
 }
+
+// top shows counts again and again, and a message what became of it.
+func TestCtlShowsCountsAndTimelines(t *testing.T) {
+	parallel(t)
+	p := embeddedWorld(t).start()
+	w := newTerminal(t, p)
+	p.operated()
+	out := w.ok("broker ctl top --for 300ms --every 100ms")
+	require.Greater(t, strings.Count(out, "accepted "), 1, "it looks again")
+	require.Regexp(t, `orders/billing +pull +ACTIVE +1 +0 +1 +\d`, out)
+	out = w.ok("broker ctl top --for 1ms --json --sort dead")
+	require.Contains(t, out, `"ID":"billing"`)
+	require.NotContains(t, out, "k-token")
+	require.Contains(t, w.run("broker ctl top --sort colour").stderr, "(invalid_query)")
+	require.Equal(t, 1, w.run("broker ctl top --every 1ms").code)
+	require.Equal(t, 3, w.run("broker ctl top --url http://"+freeAddr(t)).code)
+	require.Regexp(t, `^\S+ invoice-7 ACCEPTED\n$`, w.ok("broker ctl message invoice-7 --timeline"))
+	require.Contains(t, w.ok("broker ctl message invoice-7 --timeline --json --channel orders"), `"Event":"ACCEPTED"`)
+	require.Equal(t, 2, w.run("broker ctl message none --timeline").code)
+}
+
+// An assistant may ask, and nothing else.
+func TestCtlAnswersAnAssistant(t *testing.T) {
+	parallel(t)
+	p := embeddedWorld(t).start()
+	w := newTerminal(t, p)
+	p.operated()
+	call := func(id int, name, argument, value string) string {
+		text, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "method": "tools/call",
+			"params": map[string]any{"name": name, "arguments": map[string]string{argument: value}}})
+		require.NoError(t, err)
+		return string(text) + "\n"
+	}
+	s := w.enter(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"1999-01-01"}}`+"\n"+
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"+
+		`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n\n"+"nonsense\n"+
+		call(3, "why", "id", "orders/billing")+call(4, "why", "id", "invoice-7")+call(5, "why", "id", "a/b/../c")+
+		call(6, "causes", "consumer", "orders/billing")+call(7, "timeline", "message", "orders/invoice-7")+
+		call(8, "consumers_in_trouble", "", "")+call(9, "check", "", "")+call(10, "purge", "", "")+
+		call(11, "why", "id", ""), "broker ctl mcp")
+	require.Equal(t, 0, s.code, s.stderr)
+	require.Empty(t, s.stderr)
+	lines := strings.Split(strings.TrimSpace(s.stdout), "\n")
+	require.Len(t, lines, 12)
+	for i, want := range []string{`"protocolVersion":"2025-06-18"`, `"readOnlyHint":true`,
+		`"id":null,"error":{"code":-32700`, `"isError":false`, `"isError":false`, `"isError":true`, "cannot be done", "ACCEPTED", `orders/billing`, "WARNING|OK",
+		"there is no such tool", "needs the argument id"} {
+		require.Regexp(t, want, lines[i])
+	}
+	require.NotContains(t, s.stdout, "k-token")
+	require.NotContains(t, s.stdout, adminToken)
+	long := w.enter(strings.Repeat("x", 2<<20), "broker ctl mcp")
+	require.Equal(t, 1, long.code)
+	require.Contains(t, long.stderr, "a request has more than")
+}

@@ -298,7 +298,7 @@ func (f *follower) print(m *followed) error {
 				err = f.s.line(object)
 			}
 		} else {
-			err = f.s.done(nil, "%s", e.said(m))
+			err = f.s.done(nil, "%s", e.said(m.channel, m.id))
 		}
 		if err != nil {
 			return err
@@ -307,13 +307,16 @@ func (f *follower) print(m *followed) error {
 	return nil
 }
 
-// said is an event in a line.
-func (e *timelineEvent) said(m *followed) string {
-	text := e.At.Local().Format("15:04:05.000") + " " + m.channel
+// said is an event in a line. channel may be empty, where all are of one message.
+func (e *timelineEvent) said(channel, message string) string {
+	where := channel
 	if e.ConsumerID != "" {
-		text += "/" + e.ConsumerID
+		where = strings.TrimPrefix(channel+"/"+e.ConsumerID, "/")
 	}
-	text += " " + m.id + " " + e.Event
+	if where != "" {
+		where += " "
+	}
+	text := e.At.Local().Format("15:04:05.000") + " " + where + message + " " + e.Event
 	if e.Attempt > 0 {
 		text += fmt.Sprintf(" #%d", e.Attempt)
 	}

@@ -43,13 +43,22 @@ func (s *session) why() *cobra.Command {
 
 func (s *session) message() *cobra.Command {
 	var channel string
+	var timeline bool
 	c := leaf{use: "message ID", about: "show a message or scheduled message with its jobs",
-		long:     "Without --channel it is looked for in one channel after the other.",
-		examples: "broker ctl message invoice-7\nbroker ctl message invoice-7 --channel orders --json",
-		least:    1, most: 1, run: func(c *cobra.Command, args []string) error {
+		long: "Without --channel it is looked for in one channel after the other.",
+		examples: "broker ctl message invoice-7\nbroker ctl message invoice-7 --channel orders --json\n" +
+			"broker ctl message invoice-7 --timeline",
+		least: 1, most: 1, run: func(c *cobra.Command, args []string) error {
 			m, err := s.manager()
 			if err != nil {
 				return err
+			}
+			if timeline {
+				raw, err := s.findMessage(c, m, channel, args[0], "/timeline")
+				if err != nil {
+					return err
+				}
+				return s.tellTimeline(raw, args[0])
 			}
 			raw, err := s.findMessage(c, m, channel, args[0], "")
 			if err != nil {
@@ -70,7 +79,31 @@ func (s *session) message() *cobra.Command {
 				return nil, false
 			})
 		}}.command()
+	c.Flags().BoolVar(&timeline, "timeline", false, "show what became of it instead, in order of time")
 	return s.inChannel(c, &channel)
+}
+
+// tellTimeline prints the events of a timeline, the first hundred.
+func (s *session) tellTimeline(raw json.RawMessage, message string) error {
+	var page struct{ Result []json.RawMessage }
+	if err := json.Unmarshal(raw, &page); err != nil {
+		return local("the answer of the broker cannot be read: %v", err)
+	}
+	for _, one := range page.Result {
+		var e timelineEvent
+		err := json.Unmarshal(one, &e)
+		switch {
+		case err != nil:
+		case s.json:
+			err = s.line(one)
+		default:
+			err = s.done(nil, "%s", e.said("", message))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // shownPayload is how many characters of a payload people see.
