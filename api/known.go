@@ -57,6 +57,7 @@ var (
 	answersQueries  = []string{"wait", "until", "first", "place"}
 	booksQueries    = []string{"from", "to"}
 	queuedQueries   = []string{"limit", "size", "after"}
+	actionQueries   = []string{"fingerprint", "canary", "redrive"}
 	claimQueries    = []string{"limit", "size", "wait", "timeout"}
 )
 

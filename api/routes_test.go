@@ -95,7 +95,8 @@ func TestHEADIsWhereverGETIs(t *testing.T) {
 func example(path string) string {
 	return strings.NewReplacer("{producer}", "p", "{channel}", "c", "{consumer}", "k", "{message}", "m", "{scheduled}",
 		"s", "{bulk}", "06gvk862do0000000010", "{replay}", "7", "{redrive}",
-		"7", "{receipt}", "r", "{key}", "K", "{job}", "j", "{link}", "l").Replace(path)
+		"7", "{receipt}", "r", "{key}", "K", "{job}", "j", "{link}", "l",
+		"{action}", "pause").Replace(path)
 }
 
 func TestOtherMethodsGet405WithTheAllowedOnes(t *testing.T) {

@@ -30,9 +30,11 @@ type Dashboard interface {
 // dashboard serves a page, by the path of its route.
 func dashboard(page string) func(*API, context.Context, *fasthttp.RequestCtx) error {
 	return func(a *API, ctx context.Context, rc *fasthttp.RequestCtx) error {
-		open := a.o.OpenManagement && a.checkOpen(rc) == nil || a.checkAdmin(rc) == nil
+		byAdmin := a.checkAdmin(rc) == nil
+		byOpen := !byAdmin && a.o.OpenManagement && a.checkOpen(rc) == nil
+		open := byAdmin || byOpen
 		var held *answer.Body
-		from := pages{a, share.Management(share.AddressOf(rc.RemoteAddr())), &held}
+		from := pages{a, share.Management(share.AddressOf(rc.RemoteAddr())), &held, rc, byOpen}
 		a.o.UI.Serve(context.WithValue(ctx, forPage{}, true), rc, ui.Visit{Page: page, Open: open, Source: from})
 		if held != nil {
 			held.Drop()
@@ -52,6 +54,9 @@ type pages struct {
 	*API
 	key  share.Key     // whose memory a payload is
 	held **answer.Body // the memory of a payload, until the page is made
+
+	rc     *fasthttp.RequestCtx // the request for the page
+	byOpen bool                 // it needed no token, because management is open to it
 }
 
 // Get reads what a GET of a route answers, without a request.

@@ -81,6 +81,11 @@ func uiExchanges(w *world) (out []wired) {
 		path := strings.NewReplacer("/consumer/k", "/consumer/pull", "/job/j", "/job/"+job).Replace(example(r.Path))
 		out = append(out, wired{"GET " + r.Path, "GET " + path, w.get(path).is(200)})
 	}
+	for route, path := range map[string]string{
+		"/ui/channel/{channel}/consumer/{consumer}/action/{action}": "/ui/channel/c/consumer/pull/action/pause",
+		"/ui/channel/{channel}/action/{action}":                     "/ui/channel/c/action/pause"} {
+		out = append(out, wired{"POST " + route, "POST " + path, w.doAction(path).is(303)})
+	}
 	for _, path := range []string{"/ui/login", "/ui/logout"} {
 		out = append(out, wired{"POST " + path, "POST " + path, w.do("POST", path, "token="+adminToken, formHeader).is(303)})
 	}

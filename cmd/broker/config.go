@@ -104,7 +104,7 @@ type config struct {
 
 	SQS string `env:"BROKER_SQS" envDefault:"on" doc:"on or off: whether the broker answers the requests of SQS clients, at / and at each QueueUrl."`
 
-	UI string `env:"BROKER_UI" envDefault:"on" doc:"on or off: whether the dashboard is at /ui. It shows what management shows, to whom management is open or who logs in with the admin token."`
+	UI string `env:"BROKER_UI" envDefault:"on" doc:"on, read-only (no actions) or off: whether the dashboard is at /ui. It shows what management shows and does what management may, to whom management is open or who logs in with the admin token."`
 
 	UIPayloads string `env:"BROKER_UI_PAYLOADS" envDefault:"show" doc:"What the dashboard shows of payloads: show, keys (names and kinds of JSON fields) or hide; then fields of JSON that are never shown: show,$.card.*,$.items.*.price."`
 

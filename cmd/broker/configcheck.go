@@ -63,8 +63,8 @@ func (c *config) checkListener(f *faults) {
 	if c.SQS != "on" && c.SQS != "off" {
 		f.add("BROKER_SQS", "must be on or off, not %q", c.SQS)
 	}
-	if c.UI != "on" && c.UI != "off" {
-		f.add("BROKER_UI", "must be on or off, not %q", c.UI)
+	if c.UI != "on" && c.UI != "read-only" && c.UI != "off" {
+		f.add("BROKER_UI", "must be on, read-only or off, not %q", c.UI)
 	}
 	if _, err := ui.ParsePayloads(c.UIPayloads); err != nil {
 		f.add("BROKER_UI_PAYLOADS", "%v", err)

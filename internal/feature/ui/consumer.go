@@ -21,6 +21,8 @@ type consumerView struct {
 	Facts   []fact
 	Now     time.Time
 	Reasons []reason
+	Acts    []offered
+	Said    string // what was done just now
 }
 
 // A setting is a field of a policy.
@@ -52,6 +54,7 @@ func consumerPage(ctx context.Context, v *view) (title string, content any, err 
 		p.Slots = slotsOf(c.History)
 	}
 	p.Facts = factsOf(&c.ListedConsumer)
+	p.Acts, p.Said = v.offersOf(&c.ListedConsumer), v.said()
 	return id + ": " + lowered(p.Row.Mark.Word), p, nil
 }
 

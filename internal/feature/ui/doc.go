@@ -10,6 +10,12 @@
 // (Content-Security-Policy) allows the broker's own style sheet and images, and forms to the broker, and nothing
 // else. Lists have pages, texts and payloads have a bound, and a page has at most mostPage bytes.
 //
+// # Actions
+//
+// An action (action.go) has two steps: a GET that says what would happen, and a POST with a signature over the
+// target, the session and what was said, which is asked again when that has changed. It is done by a request to the
+// route of the API in the same process (Source.Do), so whoever could not do it there cannot do it here.
+//
 // # Access
 //
 // While management is open to a request, so is the dashboard. Otherwise it needs a session: POST /ui/login takes the

@@ -118,6 +118,8 @@ type channelView struct {
 	Sinces    []link
 	NextPage  string // of the messages
 	Now       time.Time
+	Acts      []offered
+	Said      string // what was done just now
 }
 
 // sinceAgo is how far back the list of messages of a channel begins.
@@ -148,6 +150,7 @@ func channelPage(ctx context.Context, v *view) (title string, content any, err e
 		p.Slots = slotsOf(c.History)
 	}
 	p.Facts = channelFacts(&c)
+	p.Acts, p.Said = v.offersOfChannel(&c), v.said()
 	return id + ": " + lowered(p.Mark.Word), p, nil
 }
 

@@ -68,7 +68,8 @@ func protect(rc *fasthttp.RequestCtx) {
 	h := &rc.Response.Header
 	h.Set(fasthttp.HeaderContentSecurityPolicy, pagePolicy)
 	h.Set(fasthttp.HeaderXContentTypeOptions, "nosniff")
-	h.Set(fasthttp.HeaderReferrerPolicy, "no-referrer")
+	// With no-referrer, browsers send "Origin: null" with the forms of the dashboard itself.
+	h.Set(fasthttp.HeaderReferrerPolicy, "same-origin")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 }

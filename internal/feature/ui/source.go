@@ -33,6 +33,31 @@ type Source interface {
 	Search(ctx context.Context, q string) Found
 	// Get reads the answer to a GET of a route into a value.
 	Get(ctx context.Context, route string, ids map[string]string, query url.Values, into any) error
+	// Load says what a consumer has to do now, not as of the last sample.
+	Load(ctx context.Context, channel, consumer string) (Load, error)
+	// Do sends a request to a route, as whoever asked for the page may. A refusal is an error.
+	Do(r Request) (Answer, error)
+}
+
+// A Load is what a consumer has to do.
+type Load struct {
+	State, Type                      string
+	Counted                          bool // the numbers are known
+	Waiting, Delayed, InFlight, Dead int  // Delayed are among Waiting
+}
+
+// A Request is one to a route of the API.
+type Request struct {
+	Method, Path string // the path with its query
+	Headers      map[string]string
+	Body         []byte
+}
+
+// An Answer is what a route answered.
+type Answer struct {
+	Status   int
+	Location string
+	Body     []byte
 }
 
 // An Overview is how the whole broker is doing.

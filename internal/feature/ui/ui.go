@@ -19,9 +19,12 @@ type Options struct {
 	AdminToken string // "": nobody logs in
 	Key        []byte // a secret of the installation, which signs sessions
 	Version    string
-	Payloads   Payloads         // what is shown of payloads
-	Now        func() time.Time // the store's clock; nil: that of this machine
-	Log        *slog.Logger     // nil: slog.Default()
+	ReadOnly   bool // there are no actions
+	// AllowDelete is that of the API: letters can be deleted.
+	AllowDelete bool
+	Payloads    Payloads         // what is shown of payloads
+	Now         func() time.Time // the store's clock; nil: that of this machine
+	Log         *slog.Logger     // nil: slog.Default()
 }
 
 // A Dashboard serves the pages. It is safe for concurrent use.
@@ -115,6 +118,10 @@ func (d *Dashboard) Serve(ctx context.Context, rc *fasthttp.RequestCtx, visit Vi
 	default:
 		if !visit.Open && !d.admits(rc) {
 			d.askLogin(rc)
+			return
+		}
+		if rc.UserValue("action") != nil {
+			d.act(ctx, rc, visit)
 			return
 		}
 		d.show(ctx, rc, visit)

@@ -142,6 +142,12 @@ func (f full) Get(_ context.Context, _ string, _ map[string]string, _ url.Values
 	return nil
 }
 
+func (full) Load(context.Context, string, string) (Load, error) {
+	return Load{State: "ACTIVE", Type: "push", Counted: true, Waiting: 3, Delayed: 2, Dead: 1}, nil
+}
+
+func (f full) Do(Request) (Answer, error) { return Answer{Status: 200, Body: []byte(`{}`)}, nil }
+
 // An empty source knows nothing; a failing one answers errors.
 type empty struct{ err error }
 
@@ -181,6 +187,9 @@ func (e empty) Get(_ context.Context, _ string, _ map[string]string, _ url.Value
 	}
 	return json.Unmarshal([]byte("{}"), into)
 }
+
+func (e empty) Load(context.Context, string, string) (Load, error) { return Load{}, e.err }
+func (e empty) Do(Request) (Answer, error)                         { return Answer{Body: []byte("{}")}, e.err }
 
 func newDashboard() *Dashboard {
 	return New(Options{AdminToken: "token", Key: []byte("key"), Version: hostile, Now: func() time.Time { return now },

@@ -221,6 +221,12 @@ type LoginForm struct {
 	Next  string `form:"next"`  // page of the dashboard to go to; anything else: the first one
 }
 
+// An ActionForm is the form with which a page of the dashboard asks whether an action is to be done.
+type ActionForm struct {
+	Bound string `form:"bound"` // the number or state for which it was asked
+	Seal  string `form:"seal"`  // the signature of the broker over that
+}
+
 // A RedriveForm is the form of a redrive of all dead letters of a consumer.
 type RedriveForm struct {
 	Requeue string `form:"requeue"` // the consumer's token

@@ -152,6 +152,11 @@ var routes = []Route{
 	{"GET", "/ui/channel/{channel}/consumer/{consumer}", none, page},
 	{"GET", "/ui/channel/{channel}/message/{message}", none, page},
 	{"GET", "/ui/channel/{channel}/consumer/{consumer}/job/{job}", none, page},
+	{"GET", "/ui/channel/{channel}/action/{action}", none, page},
+	{"POST", "/ui/channel/{channel}/action/{action}", form(ActionForm{}), []Answer{{303, none}}},
+	{"GET", "/ui/channel/{channel}/consumer/{consumer}/action/{action}", none, page},
+	{"POST", "/ui/channel/{channel}/consumer/{consumer}/action/{action}", form(ActionForm{}),
+		[]Answer{{303, none}, {200, Body{MediaHTML, nil}}}}, // by what there is to tell
 	{"GET", "/ui/login", none, page},
 	{"POST", "/ui/login", form(LoginForm{}), []Answer{{303, none}}},
 	{"POST", "/ui/logout", none, []Answer{{303, none}}},

@@ -197,17 +197,28 @@ func (b *Browser) SetCookie(url, name, value string) {
 // Open opens an address and waits until all of it is loaded. It returns the errors that the page had.
 func (b *Browser) Open(url string) (faults []string) {
 	b.t.Helper()
-	b.mu.Lock()
-	b.faults = nil
-	for len(b.events) > 0 {
-		<-b.events
-	}
-	b.mu.Unlock()
+	b.forget()
 	var went struct {
 		ErrorText string `json:"errorText"`
 	}
 	b.call(&went, "Page.navigate", map[string]any{"url": url})
 	require.Empty(b.t, went.ErrorText, url)
+	return b.loaded(url)
+}
+
+// forget drops what the page before has said.
+func (b *Browser) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.faults = nil
+	for len(b.events) > 0 {
+		<-b.events
+	}
+}
+
+// loaded waits until all of a page is loaded, and returns the errors that it had.
+func (b *Browser) loaded(what string) (faults []string) {
+	b.t.Helper()
 	end := time.After(patience)
 	for {
 		select {
@@ -218,9 +229,63 @@ func (b *Browser) Open(url string) (faults []string) {
 				return b.faults
 			}
 		case <-end:
-			require.Fail(b.t, "the page is not loaded: "+url)
+			require.Fail(b.t, "the page is not loaded: "+what)
 		}
 	}
+}
+
+// node finds the first element of a selector.
+func (b *Browser) node(selector string) map[string]any {
+	b.t.Helper()
+	var document struct {
+		Root struct {
+			NodeID int `json:"nodeId"`
+		} `json:"root"`
+	}
+	b.call(&document, "DOM.getDocument", map[string]any{"depth": 0})
+	var found struct {
+		NodeID int `json:"nodeId"`
+	}
+	b.call(&found, "DOM.querySelector", map[string]any{"nodeId": document.Root.NodeID, "selector": selector})
+	require.NotZero(b.t, found.NodeID, "the page has no %s", selector)
+	return map[string]any{"nodeId": found.NodeID}
+}
+
+// Press presses the middle of an element with the mouse, and waits until the page is loaded to which it leads. It
+// returns the errors that this page had.
+func (b *Browser) Press(selector string) (faults []string) {
+	b.t.Helper()
+	node := b.node(selector)
+	b.call(nil, "DOM.scrollIntoViewIfNeeded", node)
+	var quads struct {
+		Quads [][]float64 `json:"quads"`
+	}
+	b.call(&quads, "DOM.getContentQuads", node)
+	require.NotEmpty(b.t, quads.Quads, "%s is not visible", selector)
+	q := quads.Quads[0]
+	b.forget()
+	for _, kind := range []string{"mousePressed", "mouseReleased"} {
+		b.call(nil, "Input.dispatchMouseEvent", map[string]any{"type": kind, "x": (q[0] + q[4]) / 2, "y": (q[1] + q[5]) / 2,
+			"button": "left", "clickCount": 1})
+	}
+	return b.loaded(selector)
+}
+
+// Type writes a text into a field, after what is there.
+func (b *Browser) Type(selector, text string) {
+	b.t.Helper()
+	b.call(nil, "DOM.focus", b.node(selector))
+	b.call(nil, "Input.insertText", map[string]any{"text": text})
+}
+
+// HTML returns the page as the browser has it.
+func (b *Browser) HTML() string {
+	b.t.Helper()
+	var page struct {
+		OuterHTML string `json:"outerHTML"`
+	}
+	b.call(&page, "DOM.getOuterHTML", b.node("html"))
+	return page.OuterHTML
 }
 
 // Size returns the width of the window and that of what is in it, which is more where a page has to be scrolled

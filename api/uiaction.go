@@ -1,0 +1,75 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/internal/feature/ui"
+	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/problem"
+)
+
+// Do sends a request to a route of the API in this process, with the connection and the request ID of the request
+// for the page. It takes the way of any other request, so its refusals, log lines and metrics are those of the route.
+//
+// Where management is open to whoever asked for the page, the request is judged as one without a token. Otherwise the
+// dashboard has seen the admin token, in the header or at the login, and the request has it.
+func (p pages) Do(r ui.Request) (ui.Answer, error) {
+	var rc fasthttp.RequestCtx
+	rc.Init2(p.rc.Conn(), nil, true)
+	from, h := &p.rc.Request.Header, &rc.Request.Header
+	h.SetMethod(r.Method)
+	h.SetRequestURI(r.Path)
+	h.SetHostBytes(from.Host())
+	h.SetUserAgentBytes(from.UserAgent())
+	h.Set(headerRequestID, requestID(p.rc))
+	if p.byOpen {
+		for _, name := range []string{fasthttp.HeaderOrigin, "Sec-Fetch-Site"} {
+			for _, value := range from.PeekAll(name) {
+				h.AddBytesV(name, value)
+			}
+		}
+	} else {
+		h.Set(headerAdminToken, p.o.AdminToken)
+	}
+	for name, value := range r.Headers {
+		h.Set(name, value)
+	}
+	rc.Request.SetBody(r.Body)
+	p.Handler(&rc)
+	a := ui.Answer{Status: rc.Response.StatusCode(), Location: string(rc.Response.Header.Peek(fasthttp.HeaderLocation)),
+		Body: rc.Response.Body()}
+	if a.Status < fasthttp.StatusBadRequest {
+		return a, nil
+	}
+	var said apitype.Problem
+	if err := json.Unmarshal(a.Body, &said); err != nil {
+		return a, problem.ErrInternal
+	}
+	code := said.Code
+	return a, problem.New(a.Status, code, said.Detail)
+}
+
+// Load says what a consumer has to do now, as the store and Redis know it.
+func (p pages) Load(ctx context.Context, channel, consumer string) (l ui.Load, err error) {
+	if err := p.o.Catalogue.Refresh(ctx); err != nil {
+		return l, err
+	}
+	ch, k, err := p.known(channel, consumer)
+	if err != nil {
+		return l, err
+	}
+	view := p.viewConsumer(ch.ID, k)
+	l = ui.Load{State: view.State, Type: view.Type}
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	b, err := p.o.Desk.Backlog(ctx, *k)
+	if err != nil {
+		p.log.Debug("the jobs of a consumer cannot be counted", "consumer", k.No, "error", err)
+		return l, nil
+	}
+	l.Counted, l.Waiting, l.Delayed, l.InFlight, l.Dead = true, b.Queued, b.Delayed, b.InFlight, b.Dead
+	return l, nil
+}
