@@ -182,6 +182,11 @@ func (p *pageStore) ReplayCounts(ctx context.Context, r *durable.Replay) (durabl
 	return p.real.ReplayCounts(ctx, r)
 }
 
+func (p *pageStore) Redrivings(ctx context.Context, consumerNo, from uint32, limit int) ([]durable.Redriving, error) {
+	*p.sent = append(*p.sent, "redrives")
+	return p.real.Redrivings(ctx, consumerNo, from, limit)
+}
+
 func (p *pageStore) DeadGroups(ctx context.Context, consumerNo uint32, limit int) ([]durable.DeadGroup, error) {
 	*p.sent = append(*p.sent, "groups")
 	return p.real.DeadGroups(ctx, consumerNo, limit)
@@ -243,7 +248,7 @@ func TestAPageOfTheDashboardTakesThreeStatements(t *testing.T) {
 		"/ui/channel/c/consumer/pull", "/ui/channels", "/ui/channel/c", "/ui/channel/c/message/" + m.ID.String(),
 		"/ui/channel/c/consumer/k/job/" + m.ID.Job(k.Position).String(), "/ui/dlq", "/ui/dlq?channel=c&consumer=k",
 		"/ui/scheduled", "/ui/scheduled?channel=c", "/ui/bulks?channel=c", "/ui/replays", "/ui/replays?channel=c&consumer=k",
-		"/ui/brokers", "/ui/search?q=" + m.ID.String(), "/ui/search?q=k"} {
+		"/ui/redrives?channel=c&consumer=k", "/ui/brokers", "/ui/search?q=" + m.ID.String(), "/ui/search?q=k"} {
 		sent = nil
 		w.page(path).is(200)
 		require.LessOrEqual(t, len(sent), 3, "%s: %s", path, strings.Join(sent, "\n"))

@@ -197,3 +197,51 @@ func TestADashboardMayOnlyRead(t *testing.T) {
 	}
 	require.Equal(t, "ACTIVE", w.stateOf("/channel/c/consumer/k"))
 }
+
+func TestDeadLettersAreRedrivenByCause(t *testing.T) {
+	w, _ := newUIWorld(t, func(o *Options) {
+		o.UI = ui.New(ui.Options{AdminToken: adminToken, Key: []byte(secret), AllowDelete: true})
+	})
+	w.channel()
+	k := w.consumer("k", "push")
+	for range 3 {
+		w.kill(k, w.insert(durable.Message{}))
+	}
+	const dlq = "/ui/dlq?channel=c&consumer=k"
+	page := w.page(dlq).is(200)
+	m := regexp.MustCompile(`/action/redrive\?canary=true&amp;fingerprint=(\w+)"`).FindStringSubmatch(page.Body)
+	require.Len(t, m, 2, page.Body)
+	of := "?fingerprint=" + m[1]
+	r := w.page(onK + "redrive?canary=true&fingerprint=" + m[1]).is(200)
+	require.Contains(t, r.Body, "3 dead letters of the cause "+m[1]+" would be jobs again.")
+	require.Contains(t, r.Body, "One goes first")
+	w.kill(k, w.insert(durable.Message{}))
+	r = w.press(r.asks()).is(409)
+	require.Contains(t, r.Body, "It was 3 dead letters.")
+	require.NotContains(t, w.get("/channel/c/consumer/k/redrives").is(200).Body, `"ID"`)
+	to := w.press(r.asks()).is(303).Header("Location")
+	require.Equal(t, "/ui/redrives?channel=c&consumer=k", to)
+	redrives := w.get("/channel/c/consumer/k/redrives").is(200).Body
+	require.Contains(t, redrives, `"Canary":true`)
+	require.Contains(t, redrives, `"Matched":4`)
+	id := regexp.MustCompile(`"ID":"(\w+)"`).FindStringSubmatch(redrives)[1]
+	for _, path := range []string{to, dlq} {
+		require.Contains(t, w.page(path).is(200).Body, "running, step 1", path)
+	}
+	require.Equal(t, "1 redrive of k under way", w.page(to).title())
+	w.doAction(onK + "redrive-pause?redrive=" + id).is(303)
+	require.Contains(t, w.page(to).Body, "redrive-resume?redrive="+id)
+	w.doAction(onK + "redrive-resume?redrive=" + id).is(303)
+	w.doAction(onK + "redrive-cancel?redrive=" + id).is(303)
+	require.Contains(t, w.get("/channel/c/consumer/k/redrives").Body, `"CANCELLED"`)
+	require.Contains(t, w.page(onK+"redrive-cancel?redrive="+id).is(200).Body, "its state is CANCELLED")
+	w.page(onK + "redrive-pause?redrive=9").is(404)
+	w.page(onK + "redrive-pause").is(404)
+	w.page(onK + "redrive?fingerprint=nonsense").is(400)
+	w.page(onK + "redrive?colour=red").is(400)
+
+	w.press(question{r, onK + "delete" + of, r.asks().form}).is(403)
+	w.doAction(onK + "delete" + of).is(303)
+	require.Contains(t, w.page(dlq).is(200).title(), "k has no dead letters")
+	require.Contains(t, w.page(onK+"redrive").is(200).Body, "There is nothing to do.")
+}

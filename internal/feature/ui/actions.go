@@ -32,6 +32,13 @@ var (
 		"retry":  {"Retry now", askRetry, doRetry},
 		"test":   {"Send a test", askTest, doTest},
 		"purge":  {"Purge", askPurge, doPurge},
+
+		// The query names the group of letters, or the redrive; without a group all letters are meant.
+		"redrive":        {"Redrive", askRedrive, doRedrive},
+		"delete":         {"Delete", askDelete, doDelete},
+		"redrive-pause":  {"Pause", askRedriveState("Pause", "RUNNING"), doRedriveState},
+		"redrive-resume": {"Resume", askRedriveState("Resume", "PAUSED", "STOPPED"), doRedriveState},
+		"redrive-cancel": {"Cancel it", askRedriveState("Cancel", "RUNNING", "PAUSED", "STOPPED"), doRedriveState},
 	}
 )
 

@@ -349,62 +349,6 @@ func replaysPage(ctx context.Context, v *view) (title string, content any, err e
 	return "The last replay of " + p.Consumer + " is " + strings.ToLower(rows[0].State), p, nil
 }
 
-// A deadView is the dead letters of a consumer by cause, or the consumers that have some.
-type deadView struct {
-	choice
-	Consumers []consumerRow
-	Groups    []apitype.DeadGroup
-	Total     int64
-	Curl      string
-}
-
-func deadPage(ctx context.Context, v *view) (title string, content any, err error) {
-	q := v.query("channel", "consumer")
-	p := &deadView{choice: choice{Path: Prefix + "dlq", Channel: q.Get("channel"), Consumer: q.Get("consumer"),
-		Now: v.now}}
-	if p.Channel == "" || p.Consumer == "" {
-		var list apitype.ConsumerList
-		ask := url.Values{"sort": {"dead"}, "limit": {"100"}}
-		if p.Consumer = ""; p.Channel != "" {
-			ask.Set("channel", p.Channel)
-		}
-		if err := v.src.Get(ctx, "/consumers", nil, ask, &list); err != nil {
-			return "", nil, err
-		}
-		for i := range list.Result {
-			if c := &list.Result[i]; c.DeadLetters != nil && *c.DeadLetters > 0 {
-				p.Consumers = append(p.Consumers, rowOf(c, v.now))
-				p.Total += int64(*c.DeadLetters)
-			}
-		}
-		if len(p.Consumers) == 0 {
-			return "There are no dead letters", p, nil
-		}
-		return plural(int(p.Total), "dead letter") + " of " + plural(len(p.Consumers), "consumer"), p, nil
-	}
-	var groups apitype.DeadGroups
-	err = v.src.Get(ctx, "/channel/{channel}/consumer/{consumer}/dlq/groups", map[string]string{"channel": p.Channel,
-		"consumer": p.Consumer}, nil, &groups)
-	if err != nil {
-		return "", nil, err
-	}
-	p.Curl = v.curlOf("/channel/" + p.Channel + "/consumer/" + p.Consumer + "/dlq")
-	for _, g := range groups.Result {
-		p.Total += g.Count
-		if g.Sample = cut(g.Sample, mostText); len(p.Groups) < mostGroups {
-			p.Groups = append(p.Groups, g)
-		}
-	}
-	if len(groups.Result) == 0 {
-		return p.Consumer + " has no dead letters", p, nil
-	}
-	return p.Consumer + " has " + plural(int(p.Total), "dead letter") + " of " + plural(len(groups.Result), "cause"), p,
-		nil
-}
-
-// mostGroups is the number of causes that a page shows.
-const mostGroups = 200
-
 // A brokersView is the list of the brokers.
 type brokersView struct {
 	Rows  []Broker

@@ -49,6 +49,7 @@ func New(o Options) *Dashboard {
 		"/ui/channels":          {"channels", "channels", channelsPage},
 		"/ui/channel/{channel}": {"channel", "channels", channelPage},
 		"/ui/dlq":               {"dlq", "dlq", deadPage},
+		"/ui/redrives":          {"redrives", "dlq", redrivesPage},
 		"/ui/scheduled":         {"scheduled", "scheduled", scheduledPage},
 		"/ui/bulks":             {"bulks", "bulks", bulksPage},
 		"/ui/replays":           {"replays", "replays", replaysPage},

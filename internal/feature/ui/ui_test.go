@@ -242,8 +242,8 @@ func TestAPageSaysWhyThereIsNone(t *testing.T) {
 	d := newDashboard()
 	for path := range d.pages {
 		switch path {
-		case "/ui/", "/ui/channels", "/ui/brokers", "/ui/replays", "/ui/search": // they show what the broker knows
-			continue
+		case "/ui/", "/ui/channels", "/ui/brokers", "/ui/replays", "/ui/redrives", "/ui/search":
+			continue // they show what the broker knows
 		}
 		rc := visit(d, path, empty{problem.New(404, "none_such", hostile)})
 		require.Equal(t, 404, rc.Response.StatusCode(), path)

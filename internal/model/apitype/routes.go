@@ -143,6 +143,7 @@ var routes = []Route{
 	{"GET", "/ui/channels", none, page},
 	{"GET", "/ui/channel/{channel}", none, page},
 	{"GET", "/ui/dlq", none, page},
+	{"GET", "/ui/redrives", none, page},
 	{"GET", "/ui/scheduled", none, page},
 	{"GET", "/ui/bulks", none, page},
 	{"GET", "/ui/replays", none, page},
