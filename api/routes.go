@@ -60,6 +60,7 @@ type Route struct {
 const (
 	OwnBody     = -1
 	smallBody   = maxFormBytes // forms, and other bodies of that size
+	formBody    = 512 << 10    // a form with a payload, whose encoding may triple it
 	updatesBody = 1 << 20      // 500 updates with all their members
 )
 
@@ -178,6 +179,8 @@ var table = []Route{
 	{Method: get, Path: "/ui/bulks", Access: AccessUI, Summary: "the page of bulks", Query: []string{"channel", "first"}, serve: dashboard("/ui/bulks")},
 	{Method: get, Path: "/ui/replays", Access: AccessUI, Summary: "the page of replays", Query: []string{"channel", "consumer", "first"}, serve: dashboard("/ui/replays")},
 	{Method: get, Path: "/ui/brokers", Access: AccessUI, Summary: "the page of the brokers", serve: dashboard("/ui/brokers")},
+	{Method: get, Path: "/ui/publish", Access: AccessUI, Summary: "the form that sends a message", Query: []string{"channel", "again"}, serve: dashboard("/ui/publish")},
+	{Method: post, Path: "/ui/publish", Access: AccessUI, Summary: "send a message by the dashboard", Body: formBody, serve: dashboard("/ui/publish")},
 	{Method: get, Path: "/ui/search", Access: AccessUI, Summary: "search for IDs and names", Query: []string{"q"}, serve: dashboard("/ui/search")},
 	{Method: get, Path: "/ui/consumers", Access: AccessUI, Summary: "the page of all consumers", Query: consumersQueries, serve: dashboard("/ui/consumers")},
 	{Method: get, Path: "/ui/channel/{channel}/consumer/{consumer}", Access: AccessUI, Summary: "the page of a consumer", Query: []string{"done"}, serve: dashboard("/ui/channel/{channel}/consumer/{consumer}")},

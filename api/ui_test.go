@@ -86,6 +86,9 @@ func uiExchanges(w *world) (out []wired) {
 		"/ui/channel/{channel}/action/{action}":                     "/ui/channel/c/action/pause"} {
 		out = append(out, wired{"POST " + route, "POST " + path, w.doAction(path).is(303)})
 	}
+	w.put("/producer/sender", "token=s").is(201)
+	out = append(out, wired{"POST /ui/publish", "POST /ui/publish", w.do("POST", "/ui/publish",
+		"channel=c&producer=sender&token=s", formHeader).is(200)})
 	for _, path := range []string{"/ui/login", "/ui/logout"} {
 		out = append(out, wired{"POST " + path, "POST " + path, w.do("POST", path, "token="+adminToken, formHeader).is(303)})
 	}

@@ -79,8 +79,9 @@ func TestAnActionOfTheDashboardChangesAStateInTwoSteps(t *testing.T) {
 	w.doAction(onK + "resume").is(303)
 	require.Equal(t, "ACTIVE", w.stateOf(path))
 	w.setState(k, durable.StateDead)
-	w.doAction(onK + "revive").is(303)
-	require.Equal(t, "ACTIVE", w.stateOf(path))
+	to = w.doAction(onK + "revive").is(303).Header("Location")
+	require.Contains(t, w.page(to).is(200).Body, "Done: it is revived.")
+	require.Contains(t, w.get(path).json()["StateReason"], "revived;")
 
 	require.Contains(t, w.page("/ui/channel/c").is(200).Body, onC+"pause")
 	w.doAction(onC + "pause").is(303)
@@ -158,6 +159,20 @@ func TestAnActionIsBoundToItsLogin(t *testing.T) {
 	require.Equal(t, "ACTIVE", w.get("/channel/c/consumer/k", adminHeader).json()["State"])
 	w.press(q, append(own, first)...).is(303)
 	require.Equal(t, "PAUSED", w.get("/channel/c/consumer/k", adminHeader).json()["State"])
+}
+
+func TestASecretIsRotatedAndShownOnce(t *testing.T) {
+	w, _ := newUIWorld(t, nil)
+	w.channel()
+	w.consumer("k", "push")
+	w.consumer("pull", "pull")
+	r := w.doAction(onK + "rotate").is(200)
+	first := regexp.MustCompile("whsec_[A-Za-z0-9+/=]+").FindString(html.UnescapeString(r.Body))
+	require.Greater(t, len(first), 20)
+	require.NotContains(t, w.page("/ui/channel/c/consumer/k").is(200).Body, first)
+	require.NotContains(t, html.UnescapeString(w.doAction(onK+"rotate").is(200).Body), first)
+	require.NotContains(t, w.page("/ui/channel/c/consumer/pull").is(200).Body, "action/rotate")
+	require.Contains(t, w.page("/ui/channel/c/consumer/pull/action/rotate").is(200).Body, "There is nothing to do")
 }
 
 func TestAnActionIsThatOfItsRoute(t *testing.T) {
@@ -238,7 +253,7 @@ func TestDeadLettersAreRedrivenByCause(t *testing.T) {
 	w.page(onK + "redrive-pause?redrive=9").is(404)
 	w.page(onK + "redrive-pause").is(404)
 	w.page(onK + "redrive?fingerprint=nonsense").is(400)
-	w.page(onK + "redrive?colour=red").is(400)
+	w.get(onK + "redrive?colour=red").is(400)
 
 	w.press(question{r, onK + "delete" + of, r.asks().form}).is(403)
 	w.doAction(onK + "delete" + of).is(303)

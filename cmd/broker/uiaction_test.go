@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -90,4 +92,61 @@ func TestTheButtonsOfTheDashboardInABrowser(t *testing.T) {
 	a.press(`form[action="/ui/logout"] button`)
 	require.Contains(t, a.HTML(), "<h1>Log in</h1>")
 	require.NotContains(t, p.log.String(), adminToken)
+}
+
+// A person sends a message, which fails, redrives the dead letter by canary, and sends the message again.
+func TestTheFormsOfTheDashboardInABrowser(t *testing.T) {
+	parallel(t)
+	refuse := atomic.Bool{}
+	refuse.Store(true)
+	sink := newSink(t, func(int, received) int {
+		if refuse.Load() {
+			return 400
+		}
+		return 204
+	})
+	p := embeddedWorld(t).with(quick...).start("BROKER_ALLOW_DELETE=true")
+	p.put("/producer/shop", "token", "p-token")
+	p.put("/channel/orders", "token", "c-token")
+	p.put("/channel/orders/consumer/billing", "token", "k", "callbackUrl", sink.URL, "maxRetries", "0")
+	a := newActor(t, p)
+	require.Empty(t, a.Open(p.base+"/ui/channel/orders"))
+	a.press(`a[href^="/ui/publish"]`)
+	a.Type("#producer", "shop")
+	a.Type("#token", "wrong")
+	a.Type("#payload", `{"first":1}`)
+	a.look("publish")
+	a.Press(".send button") // the console tells of the 403
+	require.Contains(t, a.HTML(), "The message was not sent")
+	require.Contains(t, a.HTML(), `{"first":1}`)
+	a.look("publish-wrong")
+	a.Clear("#token")
+	a.Type("#token", "p-token")
+	a.press(".send button")
+	require.Contains(t, a.HTML(), "billing", "the page of the message")
+	letters := func() string {
+		return p.do("GET", "/channel/orders/consumer/billing/dlq", "").body
+	}
+	eventually(t, "a dead letter", func() bool {
+		return strings.Contains(letters(), "JobURL") ||
+			strings.Contains(letters(), `"Fingerprint"`)
+	})
+	const dlq = "/ui/dlq?channel=orders&consumer=billing"
+	require.Empty(t, a.Open(p.base+dlq))
+	a.look("dlq")
+	refuse.Store(false)
+	a.press(`td a[href*="canary=true"]`)
+	require.Contains(t, a.HTML(), "1 dead letter of the cause")
+	a.look("redrive")
+	a.press("form.acts button")
+	require.Contains(t, a.HTML(), "redrive")
+	eventually(t, "the redrive is done", func() bool {
+		return strings.Contains(p.do("GET", "/channel/orders/consumer/billing/redrives", "").body, `"DONE"`)
+	})
+	require.Empty(t, a.Open(p.base+"/ui/redrives?channel=orders&consumer=billing"))
+	require.Contains(t, a.HTML(), "No redrive of billing is under way")
+	a.look("redrives")
+	require.NotContains(t, letters(), `"Fingerprint"`)
+	require.NotContains(t, p.log.String(), "p-token")
+	require.Contains(t, p.log.String(), "an action was done by the dashboard")
 }

@@ -32,6 +32,7 @@ var (
 		"retry":  {"Retry now", askRetry, doRetry},
 		"test":   {"Send a test", askTest, doTest},
 		"purge":  {"Purge", askPurge, doPurge},
+		"rotate": {"Rotate the secret", askRotate, doRotate},
 
 		// The query names the group of letters, or the redrive; without a group all letters are meant.
 		"redrive":        {"Redrive", askRedrive, doRedrive},
@@ -70,7 +71,7 @@ func (v *view) offersOf(c *apitype.ListedConsumer) []offered {
 		names = []string{"revive"}
 	}
 	if names = append(names, "retry"); c.Type == "push" {
-		names = append(names, "test")
+		names = append(names, "test", "rotate")
 	}
 	return v.offer(target{Channel: c.ChannelID, Consumer: c.ID}, consumerActions, append(names, "purge")...)
 }
@@ -81,7 +82,11 @@ func (v *view) offersOfChannel(c *Channel) []offered {
 	if c.State == paused {
 		name = "resume"
 	}
-	return v.offer(target{Channel: c.ID}, channelActions, name)
+	offers := v.offer(target{Channel: c.ID}, channelActions, name)
+	if len(offers) > 0 {
+		offers = append(offers, offered{Name: "Send a message", URL: publishURL(c.ID, "")})
+	}
+	return offers
 }
 
 func askPauseChannel(ctx context.Context, v *view, t *target) (q question, err error) {
@@ -202,12 +207,36 @@ func doPurge(v *view, t *target) (out outcome, err error) {
 	return out, err
 }
 
+func askRotate(ctx context.Context, v *view, t *target) (q question, err error) {
+	l, err := v.src.Load(ctx, t.Channel, t.Consumer)
+	return question{Title: "Rotate the signing secret of " + t.Consumer + "?", Hits: "No job is touched.", Bound: l.State,
+		Nothing: l.Type != "push", Then: []string{"The broker makes a new secret, shows it once, and signs each delivery with it.",
+			"A secret that the consumer has already goes on signing, too, for the time of its signingOverlap. Give the new one to " +
+				"the consumer within that time."}}, err
+}
+
+// doRotate asks for a new secret, and shows it.
+func doRotate(v *view, t *target) (out outcome, err error) {
+	a, err := v.src.Do(Request{Method: fasthttp.MethodPut, Path: t.API(), Body: []byte("signingSecret=generate"),
+		Headers: map[string]string{fasthttp.HeaderContentType: apitype.MediaForm}})
+	if err != nil {
+		return out, err
+	}
+	var c apitype.Consumer
+	err = json.Unmarshal(a.Body, &c)
+	out.result = result{Title: "The new signing secret of " + t.Consumer, Target: t, Once: true,
+		Text:  "It is shown here and never again.",
+		Facts: []setting{{"Secret", c.Policy.SigningSecret}, {"The old one signs for", c.Policy.SigningOverlap}}}
+	return out, err
+}
+
 // A result is what an action met, where one sentence does not say it.
 type result struct {
 	Title, Text string
 	Facts       []setting
 	Body        string // what a consumer answered
 	Target      *target
+	Once        bool // it is not to be done once more from here
 }
 
 // doTest sends a test, and shows what it met.

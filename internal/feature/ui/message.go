@@ -55,6 +55,7 @@ type messageView struct {
 	Replies []replyRow
 	Now     time.Time
 	URL     string // of the page
+	Again   string // page that sends the message again; "": the dashboard only reads
 }
 
 // A link is a form of the payload with its page; "" as URL: it is the one that is shown.
@@ -109,6 +110,9 @@ func (v *view) messageView(m Message, q url.Values) *messageView {
 	p := &messageView{Message: m, Now: v.now, Reasons: reasonsOf(m.Why), Curl: v.curl(&m),
 		Shown: payloads.show(m.Payload, q.Get("as"), m.Coding != "" && m.Coding != "identity")}
 	p.URL = messageURL(m.Channel, m.ID)
+	if !v.d.o.ReadOnly {
+		p.Again = publishURL(m.Channel, m.ID)
+	}
 	if m.Job != nil {
 		p.URL = jobURL(m.Channel, m.Job.Consumer, m.Job.ID)
 	}

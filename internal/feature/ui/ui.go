@@ -54,6 +54,7 @@ func New(o Options) *Dashboard {
 		"/ui/bulks":             {"bulks", "bulks", bulksPage},
 		"/ui/replays":           {"replays", "replays", replaysPage},
 		"/ui/brokers":           {"brokers", "brokers", brokersPage},
+		"/ui/publish":           {"publish", "channels", publishPage},
 		"/ui/search":            {"search", "search", searchPage},
 		"/ui/channel/{channel}/consumer/{consumer}":           {"consumer", "consumers", consumerPage},
 		"/ui/channel/{channel}/message/{message}":             {"message", "channels", messagePage},
@@ -123,6 +124,10 @@ func (d *Dashboard) Serve(ctx context.Context, rc *fasthttp.RequestCtx, visit Vi
 		}
 		if rc.UserValue("action") != nil {
 			d.act(ctx, rc, visit)
+			return
+		}
+		if visit.Page == "/ui/publish" && rc.IsPost() {
+			d.publish(ctx, rc, visit)
 			return
 		}
 		d.show(ctx, rc, visit)

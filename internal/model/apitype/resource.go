@@ -227,6 +227,17 @@ type ActionForm struct {
 	Seal  string `form:"seal"`  // the signature of the broker over that
 }
 
+// A PublishForm is the form with which the dashboard sends a message.
+type PublishForm struct {
+	Channel  string `form:"channel"`
+	Producer string `form:"producer"`
+	Token    string `form:"token"`    // of the producer
+	Type     string `form:"type"`     // of the payload
+	Priority string `form:"priority"` // 0 to 1023, higher first
+	ID       string `form:"id"`       // of the message; "": the broker makes one
+	Payload  string `form:"payload"`  // lines end with LF
+}
+
 // A RedriveForm is the form of a redrive of all dead letters of a consumer.
 type RedriveForm struct {
 	Requeue string `form:"requeue"` // the consumer's token

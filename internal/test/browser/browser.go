@@ -278,6 +278,18 @@ func (b *Browser) Type(selector, text string) {
 	b.call(nil, "Input.insertText", map[string]any{"text": text})
 }
 
+// Clear empties a field.
+func (b *Browser) Clear(selector string) {
+	b.t.Helper()
+	b.call(nil, "DOM.focus", b.node(selector))
+	for _, kind := range []string{"rawKeyDown", "keyUp"} {
+		b.call(nil, "Input.dispatchKeyEvent", map[string]any{"type": kind, "key": "a", "modifiers": 2,
+			"commands": []string{"selectAll"}})
+	}
+	b.call(nil, "Input.insertText", map[string]any{"text": ""})
+	b.call(nil, "Input.dispatchKeyEvent", map[string]any{"type": "keyDown", "key": "Delete", "windowsVirtualKeyCode": 46})
+}
+
 // HTML returns the page as the browser has it.
 func (b *Browser) HTML() string {
 	b.t.Helper()
