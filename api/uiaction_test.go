@@ -207,8 +207,8 @@ func TestADashboardMayOnlyRead(t *testing.T) {
 		require.NotContains(t, w.page(path).is(200).Body, "/action/")
 	}
 	for _, path := range []string{onK + "pause", onC + "pause", onK + "none"} {
-		require.Contains(t, w.page(path).is(403).Body, "BROKER_UI is read-only")
-		require.Contains(t, w.do("POST", path, "", formHeader).is(403).Body, "dashboard_read_only")
+		require.Contains(t, w.page(path).is(405).Body, "BROKER_UI is read-only")
+		require.Contains(t, w.do("POST", path, "", formHeader).is(405).Body, "method_not_allowed")
 	}
 	require.Equal(t, "ACTIVE", w.stateOf("/channel/c/consumer/k"))
 }

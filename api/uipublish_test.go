@@ -70,8 +70,8 @@ func TestTheFormOfAMessageIsFilledWithOne(t *testing.T) {
 	})
 	only.channel()
 	only.insert(durable.Message{Key: "m"})
-	only.page("/ui/publish").is(403)
-	only.do("POST", "/ui/publish", "channel=c", formHeader).is(403)
+	only.page("/ui/publish").is(405)
+	only.do("POST", "/ui/publish", "channel=c", formHeader).is(405)
 	require.NotContains(t, only.page("/ui/channel/c/message/m").is(200).Body, "/ui/publish")
 
 	hide, err := ui.ParsePayloads("show,$.card")

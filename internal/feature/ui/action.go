@@ -82,7 +82,7 @@ type confirmation struct {
 }
 
 var (
-	errReadOnly = problem.New(fasthttp.StatusForbidden, "dashboard_read_only",
+	errReadOnly = problem.New(fasthttp.StatusMethodNotAllowed, "method_not_allowed",
 		"This dashboard only reads: BROKER_UI is read-only.")
 	errNoAction    = problem.New(fasthttp.StatusNotFound, "no_such_path", "The dashboard has no action of this name.")
 	errForeignForm = problem.New(fasthttp.StatusForbidden, "origin_not_allowed",
@@ -181,6 +181,9 @@ func (d *Dashboard) perform(v *view, visit Visit, a *action, t *target) {
 // refuse answers with a page that says why there is none, or why nothing was done.
 func (d *Dashboard) refuse(v *view, visit Visit, err error) {
 	said := problem.FromChange(err)
+	if said.Status == fasthttp.StatusMethodNotAllowed {
+		v.rc.Response.Header.Set(fasthttp.HeaderAllow, "")
+	}
 	if said.Status >= fasthttp.StatusInternalServerError {
 		d.o.Log.Warn("a page of the dashboard cannot be shown", "page", visit.Page, "error", err)
 	}

@@ -122,15 +122,16 @@ func askPause(ctx context.Context, v *view, t *target) (q question, err error) {
 func askResume(ctx context.Context, v *view, t *target) (q question, err error) {
 	l, err := v.src.Load(ctx, t.Channel, t.Consumer)
 	return question{Title: "Resume " + t.Consumer + "?", Hits: waiting(&l, "goes out", "go out"), Bound: l.State,
-		Nothing: l.State != paused && l.State != gone, Then: []string{"Deliveries begin at once, as fast as the policy of the " +
-			"consumer allows."}}, err
+		Nothing: l.State != paused && l.State != gone, Then: []string{
+			"Deliveries begin at once, as fast as the policy of the consumer allows."}}, err
 }
 
 func askRevive(ctx context.Context, v *view, t *target) (q question, err error) {
 	l, err := v.src.Load(ctx, t.Channel, t.Consumer)
 	return question{Title: "Revive " + t.Consumer + "?", Hits: waiting(&l, "is let go", "are let go"), Bound: l.State,
-		Nothing: l.State != dead && l.State != gone, Then: []string{"The broker tries one job first. When that is delivered, " +
-			"the others follow; when it fails, the consumer is held again."}}, err
+		Nothing: l.State != dead && l.State != gone, Then: []string{
+			"The broker tries one job first. When that is delivered, the others follow; when it fails, the consumer is held " +
+				"again."}}, err
 }
 
 func askTest(ctx context.Context, v *view, t *target) (q question, err error) {
@@ -160,15 +161,17 @@ func askRetry(ctx context.Context, v *view, t *target) (q question, err error) {
 	l, err := v.counted(ctx, t)
 	return question{Title: "Retry all delayed jobs of " + t.Consumer + " now?", Hits: plural(l.Delayed, "delayed job") +
 		" would be due at once.", Bound: strconv.Itoa(l.Delayed), Of: "delayed job", Nothing: l.Delayed == 0,
-		Then: []string{"Each of them is attempted as soon as the policy of the consumer allows. Attempts stay counted, so a job " +
-			"that fails its last one becomes a dead letter.", "A pause, or a hold of the consumer, stays."}}, err
+		Then: []string{"Each of them is attempted as soon as the policy of the consumer allows. Attempts stay counted, so " +
+			"a job that fails its last one becomes a dead letter.", "A pause, or a hold of the consumer, stays."}}, err
 }
 
 func askPurge(ctx context.Context, v *view, t *target) (q question, err error) {
 	l, err := v.counted(ctx, t)
-	return question{Title: "Purge the queue of " + t.Consumer + "?", Hits: plural(l.Waiting, "waiting job") + " would end.",
-		Bound: strconv.Itoa(l.Waiting), Of: "waiting job", Nothing: l.Waiting == 0, Harm: true, Then: []string{
-			"They are not delivered. Each becomes a dead letter with the reason purged, which a redrive by request brings back.",
+	return question{Title: "Purge the queue of " + t.Consumer + "?",
+		Hits: plural(l.Waiting, "waiting job") + " would end.", Bound: strconv.Itoa(l.Waiting), Of: "waiting job",
+		Nothing: l.Waiting == 0, Harm: true, Then: []string{
+			"They are not delivered. Each becomes a dead letter with the reason purged, which a redrive by request brings " +
+				"back.",
 			"Jobs in flight (" + number(l.InFlight) + " now) and messages that come meanwhile are left alone."}}, err
 }
 
@@ -210,9 +213,10 @@ func doPurge(v *view, t *target) (out outcome, err error) {
 func askRotate(ctx context.Context, v *view, t *target) (q question, err error) {
 	l, err := v.src.Load(ctx, t.Channel, t.Consumer)
 	return question{Title: "Rotate the signing secret of " + t.Consumer + "?", Hits: "No job is touched.", Bound: l.State,
-		Nothing: l.Type != "push", Then: []string{"The broker makes a new secret, shows it once, and signs each delivery with it.",
-			"A secret that the consumer has already goes on signing, too, for the time of its signingOverlap. Give the new one to " +
-				"the consumer within that time."}}, err
+		Nothing: l.Type != "push", Then: []string{
+			"The broker makes a new secret, shows it once, and signs each delivery with it.",
+			"A secret that the consumer has already goes on signing, too, for the time of its signingOverlap. Give the new " +
+				"one to the consumer within that time."}}, err
 }
 
 // doRotate asks for a new secret, and shows it.

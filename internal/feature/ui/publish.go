@@ -105,8 +105,9 @@ func (p *publishForm) check() {
 }
 
 // fieldOf are the fields that refusals of a publish are about.
-var fieldOf = map[string]string{"channel_not_found": "channel", "channel_paused": "channel", "system_channel": "channel",
-	"reserved_name": "channel", "producer_not_found": "producer", "signature_required": "producer",
+var fieldOf = map[string]string{"channel_not_found": "channel", "channel_paused": "channel",
+	"system_channel": "channel",
+	"reserved_name":  "channel", "producer_not_found": "producer", "signature_required": "producer",
 	"producer_full": "producer", "producer_token_mismatch": "token", "token_missing": "token",
 	"invalid_content_type": "type", "invalid_priority": "priority", "invalid_message_id": "id",
 	"duplicate_message_id": "id", "message_id_conflict": "id", "body_too_large": "payload", "rejected": "payload",

@@ -149,7 +149,8 @@ var routes = []Route{
 	{"GET", "/ui/replays", none, page},
 	{"GET", "/ui/brokers", none, page},
 	{"GET", "/ui/publish", none, page},
-	{"POST", "/ui/publish", form(PublishForm{}), []Answer{{303, none}, {200, Body{MediaHTML, nil}}}}, // 200: in the journal
+	{"POST", "/ui/publish", form(PublishForm{}),
+		[]Answer{{303, none}, {200, Body{MediaHTML, nil}}}}, // 200: it is in the journal
 	{"GET", "/ui/search", none, page},
 	{"GET", "/ui/consumers", none, page},
 	{"GET", "/ui/channel/{channel}/consumer/{consumer}", none, page},
