@@ -68,7 +68,7 @@ func (s *session) tail() *cobra.Command {
 	c := leaf{use: "tail [CHANNEL[/CONSUMER]]", about: "print what becomes of messages, as it happens",
 		long: "It follows the messages that come from now on, or with --since those of a time before, too: each attempt,\n" +
 			"delivery and dead letter is a line. It asks every second for the timelines of\n" +
-			"up to 500 messages that are not over, and says where it leaves some out.",
+			"up to 500 messages that are not over, the newest ones, and says where it leaves some out.",
 		examples: "broker ctl tail orders --since 10m --for 2s\nbroker ctl tail orders/billing --json --for 2s\n" +
 			"broker ctl tail --for 2s",
 		most: 1, complete: s.names(consumers), run: func(c *cobra.Command, args []string) error {
@@ -208,28 +208,26 @@ func (f *follower) find(ctx context.Context, channel string, begin time.Time) er
 		query.Set("consumer", f.consumer)
 		query.Del("status")
 	}
-	listed, fresh, passed := map[string]bool{}, 0, 0
+	listed, fresh := map[string]bool{}, 0
 	err := f.m.Each(ctx, penstock.ChannelPath(channel)+"/messages", query, mostListed, func(raw json.RawMessage) error {
 		var link string
 		if err := json.Unmarshal(raw, &link); err != nil {
 			return err
 		}
-		listed[link] = true
-		switch {
-		case f.known[channel][link]:
-		case len(f.followed) >= mostFollowed:
-			passed++
-		default:
+		if listed[link] = true; !f.known[channel][link] {
 			fresh++
 			f.followed = append(f.followed, &followed{channel: channel, path: link, printed: map[string]bool{}})
 		}
 		return nil
 	})
 	f.known[channel] = listed
-	if passed > 0 || len(listed) == mostListed && fresh == 0 { // it cannot keep up, and goes on with those of now
+	if n := len(f.followed) - mostFollowed; n > 0 { // the oldest ones, which may wait for long
+		f.followed = f.followed[n:]
+		fmt.Fprintf(f.s.Stderr, "%d messages that are not over are not followed any more\n", n)
+	}
+	if len(listed) == mostListed && fresh == 0 { // it cannot keep up, and goes on with those of now
 		f.from[channel] = time.Now().Add(f.ahead)
-		fmt.Fprintf(f.s.Stderr, "%s has more messages than are followed, %d at a time: some are left out\n", plain(channel),
-			mostFollowed)
+		fmt.Fprintf(f.s.Stderr, "%s has more messages than are followed: some are left out\n", plain(channel))
 	}
 	return err
 }

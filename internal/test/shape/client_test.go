@@ -24,7 +24,7 @@ func TestTheCommandLineWeighsNothingOnABrokerThatRuns(t *testing.T) {
 			case imported == module+"internal/feature/ctl":
 				require.Equal(t, "cmd/broker/ctl.go", name)
 				seen[imported] = true
-			case strings.HasPrefix(imported, "github.com/spf13/"):
+			case strings.HasPrefix(imported, "github.com/spf13/"), strings.HasPrefix(imported, "go.yaml.in/"):
 				require.Equal(t, "internal/feature/ctl", path.Dir(name))
 				seen[imported] = true
 			}
@@ -32,6 +32,7 @@ func TestTheCommandLineWeighsNothingOnABrokerThatRuns(t *testing.T) {
 	}
 	require.Contains(t, seen, module+"internal/feature/ctl")
 	require.Contains(t, seen, "github.com/spf13/cobra")
+	require.Contains(t, seen, "go.yaml.in/yaml/v3")
 	for own := range linkedBy(t, "linux", "internal/feature/ctl") {
 		require.NotContains(t, []string{"api", "durable", "redisq"}, own, "the command line speaks HTTP")
 	}
