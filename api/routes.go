@@ -9,6 +9,7 @@ import (
 	"github.com/fasthttp/router"
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/internal/feature/openapi"
 	"github.com/penstock-broker/penstock/internal/feature/sqs"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/problem"
@@ -202,6 +203,9 @@ var table = []Route{
 	{Method: get, Path: "/metrics", Access: AccessOps, Summary: "metrics in Prometheus text", serve: (*API).getMetrics},
 	{Method: get, Path: "/metrics/consumers", Access: AccessOps, Summary: "metrics of each consumer in Prometheus text", Query: consumerMetricsQueries, serve: (*API).getConsumerMetrics},
 	{Method: get, Path: "/version", Access: AccessOps, Summary: "version and build of this broker", serve: (*API).getVersion},
+	{Method: get, Path: "/openapi.json", Access: AccessOps, Summary: "this API in OpenAPI 3.1", serve: reference(openapi.JSON)},
+	{Method: get, Path: "/docs", Access: AccessOps, Summary: "the page of all routes", serve: reference(openapi.Routes)},
+	{Method: get, Path: "/docs/errors", Access: AccessOps, Summary: "the page of all errors", serve: reference(openapi.Errors)},
 	{Method: get, Path: "/_status", Access: AccessOps, Summary: "health check of the older implementation", serve: (*API).getStatus},
 }
 

@@ -80,6 +80,11 @@ func TestMain(m *testing.M) {
 			code = 1
 		}
 	}
+	if differ := differences(); len(differ) > 0 {
+		fmt.Fprintf(os.Stderr, "openapi.json does not say (describe.go of package openapi):\n%s\n", strings.Join(differ,
+			"\n"))
+		code = 1
+	}
 	http.DefaultClient.CloseIdleConnections()
 	// fasthttp's own caretakers notice within ten seconds that their server or
 	// client is gone, and its clock belongs to the process.
@@ -271,6 +276,7 @@ func (w *world) do(method, path, body string, headers ...string) reply {
 	r := reply{w.t, resp.StatusCode(), func(name string) string { return string(resp.Header.Peek(name)) },
 		string(resp.Body())}
 	require.NotEmpty(w.t, r.Header("X-Request-ID"))
+	compare(method, path, resp)
 	require.NotContains(w.t, r.Header("Location"), secret)
 	if r.Status >= 400 {
 		require.NotContains(w.t, r.Body, secret, "a refusal holds a token")

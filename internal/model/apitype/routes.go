@@ -173,6 +173,9 @@ var routes = []Route{
 	{"GET", "/metrics", none, []Answer{{200, Body{MediaMetrics, nil}}}},
 	{"GET", "/metrics/consumers", none, []Answer{{200, Body{MediaMetrics, nil}}}},
 	{"GET", "/version", none, ok(Version{})},
+	{"GET", "/openapi.json", none, []Answer{{200, Body{MediaJSON, nil}}}}, // OpenAPI says what it has
+	{"GET", "/docs", none, page},
+	{"GET", "/docs/errors", none, page},
 	{"GET", "/_status", none, ok(Status{})},
 }
 

@@ -24,6 +24,7 @@ const maxColumns = 120
 var wide = []string{
 	// Tables of one row a line: broken rows are harder to compare than long ones.
 	"api/routes.go", "bench/table.go", "hotpath/metrics/metrics.go",
+	"internal/feature/openapi/generate/describe.go",
 	"internal/model/policy/fields.go", "internal/model/problem/problem.go",
 	// A module of its own.
 	"bench/peers",

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-broker/penstock/api"
+)
+
+// ofEvery returns the codes that every route may answer: those that no line of routesOfCodes names.
+func (b *builder) ofEvery() (out []code) {
+	named := map[string]bool{}
+	for _, of := range routesOfCodes {
+		for _, name := range strings.Fields(of.codes) {
+			named[name] = true
+		}
+	}
+	for _, c := range b.codes {
+		if !named[c.Code] && !slices.Contains(unrouted, c.Code) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// unrouted are the codes of requests that no route takes.
+var unrouted = []string{"no_such_path", "method_not_allowed"}
+
+// codesOf returns the codes that a route may answer beside those of all, as "404 job_not_found".
+func (b *builder) codesOf(route string) (out []string) {
+	for _, c := range b.codes {
+		if b.mayAnswer(route, c) {
+			out = append(out, c.String())
+		}
+	}
+	return out
+}
+
+func (b *builder) mayAnswer(route string, c code) bool {
+	return slices.ContainsFunc(routesOfCodes, func(of codesOf) bool {
+		return slices.Contains(strings.Fields(of.codes), c.Code) && fits(of.routes, route)
+	})
+}
+
+// failing returns the statuses of the errors that a route may answer.
+func (b *builder) failing(r api.Route) (out []int) {
+	for _, c := range b.codes {
+		if slices.Contains(b.common, c) || b.mayAnswer(r.Method+" "+r.Path, c) {
+			out = append(out, c.Status)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// responses are the problems by status.
+func (b *builder) responses() (out object) {
+	var statuses []int
+	for _, c := range b.codes {
+		statuses = append(statuses, c.Status)
+	}
+	slices.Sort(statuses)
+	for _, status := range slices.Compact(statuses) {
+		var names, texts []string
+		for _, c := range b.codes {
+			if c.Status == status {
+				names = append(names, c.Code)
+				texts = append(texts, "- `"+c.Code+"`: "+c.When)
+			}
+		}
+		schema := object{{"allOf", []object{reference("schemas", "Problem")}}, {"properties", object{
+			{"status", object{{"const", status}}}, {"code", object{{"enum", names}}}}}}
+		headers := object{{"X-Request-ID", reference("headers", "X-Request-ID")}}
+		headers = append(headers, failureHeaders(status)...)
+		out.add(strconv.Itoa(status), object{{"description", strings.Join(texts, "\n")}, {"headers", headers},
+			{"content", object{{"application/problem+json", object{{"schema", schema}}}}}})
+	}
+	return out
+}
+
+// failureHeaders are the headers of errors.
+func failureHeaders(status int) (out object) {
+	header := func(name, text string) { out.add(name, object{{"description", text}, {"schema", aText}}) }
+	switch status {
+	case 401:
+		header("WWW-Authenticate", "asks for a bearer token")
+	case 405:
+		header("Allow", "the methods of the path")
+	case 409:
+		header("Location", "what is there already")
+		header("X-Broker-Ack", "of duplicate_message_id: what the success of the first request promised")
+		header("X-Broker-Claimed", "false: the job is another worker's")
+	case 429, 503:
+		header("Retry-After", "seconds to wait, where waiting helps")
+	}
+	if status >= 400 && status < 500 && status != 409 {
+		header("X-Broker-Claimed", "of a move to INFLIGHT: false")
+	}
+	if status == 502 || status == 504 {
+		header("Location", "where the responses are")
+		header("Preference-Applied", "how long the request waited for a response")
+	}
+	return out
+}
+
+// sharedHeaders are those that every answer may have.
+var sharedHeaders = object{{"X-Request-ID", object{{"description",
+	"that of the request, or one that the broker made: the log has it"}, {"schema", aText}}}}
