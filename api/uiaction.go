@@ -37,7 +37,7 @@ func (p pages) Do(r ui.Request) (ui.Answer, error) {
 	for name, value := range r.Headers {
 		h.Set(name, value)
 	}
-	rc.Request.SetBody(r.Body)
+	rc.Request.SetBodyRaw(r.Body)
 	p.Handler(&rc)
 	a := ui.Answer{Status: rc.Response.StatusCode(), Location: string(rc.Response.Header.Peek(fasthttp.HeaderLocation)),
 		Body: rc.Response.Body()}
