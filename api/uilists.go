@@ -93,7 +93,7 @@ func (p pages) Scheduled(ctx context.Context, channel, first, place string) (lis
 		if i == pageEntries {
 			return list, m.PathID(), strconv.FormatInt(m.DueMs, 10) + "." + m.ID.String(), err
 		}
-		s := ui.Scheduled{ID: m.PathID(), Due: time.UnixMilli(m.DueMs).UTC()}
+		s := ui.Scheduled{ID: m.PathID(), Due: time.UnixMilli(m.DueMs).UTC(), Recurrence: m.Recurrence}
 		if producer := p.o.Catalogue.ProducerByNo(m.ProducerNo); producer != nil {
 			s.Producer = producer.ID
 		}

@@ -24,6 +24,7 @@ type Channel struct {
 type Scheduled struct {
 	ID, Producer string
 	Due          time.Time
+	Recurrence   string // as it was written; "": it is sent once
 }
 
 // A Replay is a replay with whose it is.

@@ -33,7 +33,7 @@ var (
 // templates are the pages by name, each with the frame that all have.
 var templates = func() map[string]*template.Template {
 	words := template.FuncMap{"number": number, "plural": plural, "short": short, "iso": iso, "age": age, "clock": clock,
-		"cut": func(text string) string { return cut(text, mostReason) }, "channelURL": channelURL,
+		"recurs": recurs, "cut": func(text string) string { return cut(text, mostReason) }, "channelURL": channelURL,
 		"consumerURL": consumerURL, "messageURL": messageURL, "jobURL": jobURL}
 	frame := template.Must(template.New("frame.html").Funcs(words).ParseFS(pageFiles, "pages/frame.html"))
 	entries, err := pageFiles.ReadDir("pages")
