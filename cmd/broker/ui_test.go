@@ -159,7 +159,9 @@ func dashboardWithData(t *testing.T) (p *process, pages []string) {
 		"/ui/channel/orders/consumer/billing", "/ui/channel/orders/consumer/exports",
 		"/ui/channel/orders/message/order-17", "/ui/channel/orders/message/order-17?show=responses", job, "/ui/dlq",
 		"/ui/dlq?channel=orders&consumer=billing", "/ui/scheduled?channel=orders", "/ui/bulks?channel=orders", "/ui/replays",
-		"/ui/replays?channel=orders&consumer=search", "/ui/brokers", "/ui/search?q=or", "/ui/publish?channel=orders&again=order-17",
-		"/ui/redrives?channel=orders&consumer=billing", "/ui/channel/orders/consumer/billing/action/redrive?canary=true",
+		"/ui/replays?channel=orders&consumer=search", "/ui/brokers", "/ui/search?q=or",
+		"/ui/publish?channel=orders&again=order-17",
+		"/ui/redrives?channel=orders&consumer=billing",
+		"/ui/channel/orders/consumer/billing/action/redrive?canary=true",
 		"/ui/channel/orders/consumer/retrying/action/purge", "/ui/channel/orders/action/pause", "/ui/login"}
 }
