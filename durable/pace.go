@@ -55,6 +55,13 @@ func (p *Pace) columns() columns {
 func (p *Pace) count() columns { return p.columns()[1:] }
 
 var (
+	// The lock keeps a change of the URL, which ends the pace, from coming in between.
+	selectPacedURL = locking(`
+SELECT callback_url
+FROM consumers
+WHERE no = ?
+  AND deleted_no = 0`, updateLock)
+
 	selectPace = locking(`
 SELECT`+new(Pace).count().names()+`
 FROM paces
@@ -75,14 +82,23 @@ SELECT` + new(Pace).columns().names() + `
 FROM paces`
 )
 
-// CountPace adds attempts to the present period of a consumer, and then stores what next makes of
-// the pace. It returns the pace before and after next. Of several brokers each sees the change of
+// CountPace adds attempts at a URL to the present period of a consumer, and then stores what next makes
+// of the pace. It returns the pace before and after next. Of several brokers each sees the change of
 // the one before, so one of them makes a transition. A consumer that is no longer normal has an
-// alert.
-func (s *Store) CountPace(ctx context.Context, consumerNo uint32, good, strained int, nowMs int64,
+// alert. Attempts at a former URL, or of a deleted consumer, change nothing: both paces are zero.
+func (s *Store) CountPace(ctx context.Context, consumerNo uint32, url string, good, strained int, nowMs int64,
 	next func(Pace) Pace) (before, after Pace, err error) {
 	err = s.run(ctx, transaction{name: "count attempts of an adaptive consumer", harmless: true}, func(ctx context.Context,
 		tx *sql.Tx) error {
+		before, after = Pace{}, Pace{}
+		var now string
+		err := tx.QueryRowContext(ctx, s.dialect.sql(selectPacedURL), consumerNo).Scan(asBytes{&now})
+		if errors.Is(err, sql.ErrNoRows) || err == nil && now != url {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 		// The row is created first: two transactions that both found none would overwrite each other.
 		if err := exec(ctx, tx, s.dialect.sql(insertPace), consumerNo, nowMs); err != nil {
 			return err
@@ -101,7 +117,7 @@ func (s *Store) CountPace(ctx context.Context, consumerNo uint32, good, strained
 		}
 		reason := fmt.Sprintf("%d of %d attempts failed within a period; it gets one attempt a second", p.Strained,
 			p.Good+p.Strained)
-		err := s.raise(ctx, tx, Alert{Event: ConsumerSlow, ConsumerNo: consumerNo, AtMs: after.SinceMs, Reason: reason})
+		err = s.raise(ctx, tx, Alert{Event: ConsumerSlow, ConsumerNo: consumerNo, AtMs: after.SinceMs, Reason: reason})
 		if errors.Is(err, ErrNotFound) { // it was deleted
 			return nil
 		}

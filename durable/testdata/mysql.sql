@@ -4140,6 +4140,12 @@ FROM bulk_chunks
 WHERE bulk_id = ?
   AND no = ?;
 
+SELECT callback_url
+FROM consumers
+WHERE no = ?
+  AND deleted_no = 0
+FOR UPDATE;
+
 SELECT consumer_no
 FROM dead_jobs
 WHERE consumer_no > ?

@@ -4045,6 +4045,11 @@ FROM bulk_chunks
 WHERE bulk_id = ?
   AND no = ?;
 
+SELECT callback_url
+FROM consumers
+WHERE no = ?
+  AND deleted_no = 0;
+
 SELECT consumer_no
 FROM dead_jobs
 WHERE consumer_no > ?

@@ -109,7 +109,7 @@ func RateOf(p durable.Pace) redisq.Rate {
 
 // A Store has the paces: the durable store.
 type Store interface {
-	CountPace(ctx context.Context, consumerNo uint32, good, strained int, nowMs int64,
+	CountPace(ctx context.Context, consumerNo uint32, url string, good, strained int, nowMs int64,
 		next func(durable.Pace) durable.Pace) (before, after durable.Pace, err error)
 	Paces(ctx context.Context) ([]durable.Pace, error)
 }
@@ -226,11 +226,7 @@ func (b *Balancer) round(ctx context.Context) error {
 	loaded := b.loaded
 	b.mu.Unlock()
 	for at, c := range counts {
-		if k := b.o.Catalogue.ConsumerByNo(at.consumer); k != nil && k.CallbackURL != at.url {
-			delete(counts, at) // its pace began anew with the URL
-			continue
-		}
-		before, after, err := b.o.Store.CountPace(ctx, at.consumer, c.good, c.strained, b.o.NowMs(),
+		before, after, err := b.o.Store.CountPace(ctx, at.consumer, at.url, c.good, c.strained, b.o.NowMs(),
 			func(p durable.Pace) durable.Pace {
 				return b.o.Rule.Next(p, b.o.NowMs())
 			})

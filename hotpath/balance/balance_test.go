@@ -60,15 +60,19 @@ func TestAPaceFollowsTheFailuresOfAPeriod(t *testing.T) {
 type shelf struct {
 	mu     sync.Mutex
 	paces  map[uint32]durable.Pace
+	url    string // of its consumer; "": any
 	broken error
 }
 
-func (s *shelf) CountPace(_ context.Context, no uint32, good, strained int, nowMs int64,
+func (s *shelf) CountPace(_ context.Context, no uint32, url string, good, strained int, nowMs int64,
 	next func(durable.Pace) durable.Pace) (before, after durable.Pace, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.broken != nil {
 		return before, after, s.broken
+	}
+	if s.url != "" && url != s.url {
+		return before, after, nil
 	}
 	p, known := s.paces[no]
 	if !known {
@@ -146,10 +150,11 @@ func TestAttemptsAtAFormerURLDoNotCount(t *testing.T) {
 		NowMs:   func() int64 { return 1000 },
 		Repaced: func(uint32) {}, Log: log})
 	no := c.ConsumerNos()[0]
+	store.url = "http://present.example/"
 	for range 10 {
 		b.Count(no, "http://former.example/", true)
 	}
-	b.Count(no, c.ConsumerByNo(no).CallbackURL, true)
+	b.Count(no, store.url, true)
 	require.NoError(t, b.round(t.Context()))
 	require.NoError(t, b.round(t.Context()))
 	require.Equal(t, 1, store.paces[no].Strained)

@@ -111,7 +111,7 @@ var endingTests = map[string]func(*testing.T, *fixture){
 		}
 		require.False(t, f.failed(t, k, m, 1, at, 2))
 		require.False(t, f.failed(t, k, m, 2, at, 2))
-		_, _, err := f.CountPace(f.ctx, k.No, 0, 9, at, func(p durable.Pace) durable.Pace {
+		_, _, err := f.CountPace(f.ctx, k.No, k.CallbackURL, 0, 9, at, func(p durable.Pace) durable.Pace {
 			p.Mode = durable.PaceSlow
 			return p
 		})

@@ -18,7 +18,7 @@ var paceTests = map[string]func(*testing.T, *fixture){
 		require.Empty(t, paces)
 		var changes atomic.Int32
 		race(8, func(i int) {
-			before, after, err := f.CountPace(f.ctx, no, 2, 1, 1000, func(p durable.Pace) durable.Pace {
+			before, after, err := f.CountPace(f.ctx, no, ks[0].CallbackURL, 2, 1, 1000, func(p durable.Pace) durable.Pace {
 				if p.Good >= 8 && p.Mode == durable.PaceNormal {
 					return durable.Pace{ConsumerNo: p.ConsumerNo, Mode: durable.PaceSlow, PerSecond: 3, SinceMs: 2000}
 				}
@@ -33,8 +33,14 @@ var paceTests = map[string]func(*testing.T, *fixture){
 			}
 		})
 		require.EqualValues(t, 1, changes.Load())
-		_, other, err := f.CountPace(f.ctx, 888, 0, 0, 5, func(p durable.Pace) durable.Pace { return p })
-		require.NoError(t, err)
+		for former, no := range map[string]uint32{"http://former/": no, ks[0].CallbackURL: 888} {
+			before, after, err := f.CountPace(f.ctx, no, former, 0, 9, 5, func(p durable.Pace) durable.Pace {
+				p.PerSecond = 1
+				return p
+			})
+			require.NoError(t, err)
+			require.Equal(t, before, after, "a former URL, or nobody, has no pace")
+		}
 		paces, err = f.Paces(f.ctx)
 		require.NoError(t, err)
 		due, _, err := f.DueAlerts(f.ctx, durable.AlertChannel, 10_000, 10)
@@ -43,6 +49,6 @@ var paceTests = map[string]func(*testing.T, *fixture){
 		require.Equal(t, durable.ConsumerSlow, due[0].Event)
 		require.Contains(t, due[0].Reason, "4 of 12 attempts")
 		require.ElementsMatch(t, []durable.Pace{{ConsumerNo: no, Mode: durable.PaceSlow, PerSecond: 3, Good: 8, Strained: 4,
-			SinceMs: 2000}, other}, paces)
+			SinceMs: 2000}}, paces)
 	},
 }

@@ -54,7 +54,7 @@ var whyTests = map[string]func(*testing.T, *fixture){
 	"the circumstances of a consumer are in one answer": func(t *testing.T, f *fixture) {
 		ch, ks := f.channel(t, "c", 1)
 		require.True(t, f.hold(t, ks[0], 9000))
-		_, _, err := f.CountPace(f.ctx, ks[0].No, 1, 2, 100, func(p durable.Pace) durable.Pace {
+		_, _, err := f.CountPace(f.ctx, ks[0].No, ks[0].CallbackURL, 1, 2, 100, func(p durable.Pace) durable.Pace {
 			p.Mode = durable.PaceSlow
 			return p
 		})
