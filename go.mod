@@ -48,13 +48,13 @@ require (
 	pgregory.net/rapid v1.3.0
 )
 
-require github.com/lib/pq v1.12.3
-
 require (
-	github.com/inconshreveable/mousetrap v1.1.0 // indirect
-	github.com/spf13/cobra v1.10.2 // indirect
-	github.com/spf13/pflag v1.0.9 // indirect
+	github.com/lib/pq v1.12.3
+	github.com/spf13/cobra v1.10.2
+	github.com/spf13/pflag v1.0.9
 )
+
+require github.com/inconshreveable/mousetrap v1.1.0 // indirect
 
 require (
 	cel.dev/expr v0.25.2 // indirect
