@@ -86,6 +86,7 @@ type schema struct {
 	Required    []string        `json:"required"`
 	Items       *schema         `json:"items"`
 	OneOf       []schema        `json:"oneOf"`
+	AllOf       []schema        `json:"allOf"`
 }
 
 // Kind says in words what a value is.
@@ -97,6 +98,8 @@ func (s schema) Kind() string {
 		return s.Named()
 	case len(s.OneOf) > 0:
 		return s.OneOf[0].Kind() + " or null"
+	case len(s.AllOf) > 0:
+		return s.AllOf[0].Kind()
 	case s.Format != "":
 		return s.Format
 	}
@@ -123,6 +126,8 @@ func (s schema) Inner() string {
 		return s.Items.Inner()
 	case len(s.OneOf) > 0:
 		return s.OneOf[0].Inner()
+	case len(s.AllOf) > 0:
+		return s.AllOf[0].Inner()
 	}
 	return s.Named()
 }

@@ -216,6 +216,7 @@ var routesOfCodes = []codesOf{
 	{"*/requeue-dead-job, */re-trigger, DELETE */job/{job}", "job_not_dead"},
 	{"*/re-trigger", "job_filtered job_of_other_consumer"},
 	{"DELETE /channel/{channel}", "channel_has_consumers"},
+	{"DELETE *, POST */dlq/delete", "method_not_allowed"}, // without BROKER_ALLOW_DELETE
 	{"POST */test", "consumer_pull"},
 	{"POST */sqs-key", "too_many_sqs_keys"},
 	{"GET */reconcile", "books_busy"},

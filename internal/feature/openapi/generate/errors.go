@@ -25,7 +25,7 @@ func (b *builder) ofEvery() (out []code) {
 }
 
 // unrouted are the codes of requests that no route takes.
-var unrouted = []string{"no_such_path", "method_not_allowed"}
+var unrouted = []string{"no_such_path"}
 
 // codesOf returns the codes that a route may answer beside those of all, as "404 job_not_found".
 func (b *builder) codesOf(route string) (out []string) {

@@ -145,9 +145,12 @@ func orNull(schema object) object {
 	return object{{"oneOf", []object{schema, {{"type", "null"}}}}}
 }
 
-// described adds a description.
+// described adds a description. A reference is wrapped: many tools do not read what stands beside it.
 func described(schema object, text string) object {
 	out := slices.Clone(schema)
+	if text != "" && out[0].name == "$ref" {
+		out = object{{"allOf", []object{schema}}}
+	}
 	out.addText("description", text)
 	return out
 }
