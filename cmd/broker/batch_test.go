@@ -128,12 +128,14 @@ func TestBatchPublishStreams(t *testing.T) {
 		}
 		_ = writer.Close()
 	}()
-	res, err := client.Do(req)
+	patient := &http.Client{Timeout: patience, Transport: client.Transport} // 64 MiB take a slow machine a while
+	res, err := patient.Do(req)
 	require.NoError(t, err)
 	defer res.Body.Close()
 	require.Equal(t, 200, res.StatusCode)
 	n, refused := 0, 0
-	for scanner := bufio.NewScanner(res.Body); scanner.Scan(); n++ {
+	scanner := bufio.NewScanner(res.Body)
+	for ; scanner.Scan(); n++ {
 		var r apitype.BatchResult
 		require.NoError(t, json.Unmarshal(scanner.Bytes(), &r))
 		if n == 1 {
@@ -149,6 +151,7 @@ func TestBatchPublishStreams(t *testing.T) {
 			close(first)
 		}
 	}
+	require.NoError(t, scanner.Err())
 	require.Equal(t, 2002, n)
 	require.Less(t, refused, n/2)
 }

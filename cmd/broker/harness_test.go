@@ -308,7 +308,7 @@ func readText(r io.Reader, length int64) (string, error) {
 }
 
 // client keeps enough connections for the loads of these tests.
-var client = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 128,
+var client = &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 128,
 	MaxConnsPerHost: 256},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 

@@ -216,24 +216,36 @@ var stories = map[why.Code]story{
 		return at
 	},
 	why.AdaptiveSlow: func(t *testing.T, s *stage) string {
-		var slow atomic.Bool // then the endpoint fails no more, which would end the pace
-		at := s.joined("k", "callbackUrl", newSink(t, func(_ int, _ received) int {
-			for slow.Load() && t.Context().Err() == nil {
-				time.Sleep(50 * time.Millisecond)
+		answers := make(chan int) // each ends one request; the others hang
+		at := s.joined("k", "callbackUrl", serveHTTP(t, func(w http.ResponseWriter, r *http.Request, over <-chan struct{}) {
+			select {
+			case status := <-answers:
+				w.WriteHeader(status)
+			case <-over:
+			case <-r.Context().Done():
 			}
-			return 500
-		}).URL, "backoff", "constant:10ms", "maxRetries", "1000", "adaptive", "true", "timeout", "1h")
+		}), "backoff", "constant:10ms", "maxRetries", "1000", "adaptive", "true", "timeout", "1h")
 		for range 20 {
 			s.publish("m")
 		}
-		eventually(t, "the pace to be slow", func() bool {
-			rate := s.consumer("k").Rate
-			if rate == "HEARTBEAT" { // it was slow before anybody looked
-				s.put(at, "adaptive", "false")
-				s.put(at, "adaptive", "true")
+		var since time.Time
+		eventually(t, "the pace to be slow, and to stay so", func() bool {
+			status := 500
+			switch s.consumer("k").Rate {
+			case "SLOW":
+				if since.IsZero() {
+					since = time.Now()
+				}
+				return time.Since(since) > 2*time.Second // what was answered before is counted
+			case "HEARTBEAT": // it was slow before anybody looked, and is again after a success
+				status = 204
 			}
-			slow.Store(rate == "SLOW")
-			return slow.Load()
+			since = time.Time{}
+			select {
+			case answers <- status:
+			case <-time.After(time.Second):
+			}
+			return false
 		})
 		return at
 	},
