@@ -62,7 +62,10 @@ async function batch(all: Waiting[], results: BatchResult[], o: Batching): Promi
     if (open.length === 0) return;
     const wait = pause(error, n);
     if (!transient(error) || n + 1 >= o.tries || Date.now() + wait > end || o.signal.aborted) {
-      for (const w of open) o.settled?.(w.at, (results[w.at] ??= failed(w.id, error)));
+      for (const w of open) {
+        const r = (results[w.at] ??= failed(w.id, error));
+        o.settled?.(w.at, r);
+      }
       return;
     }
     await sleep(wait, o.signal);

@@ -86,13 +86,18 @@ for (const [name, serve] of Object.entries(frameworks)) {
     const hook = await serve(t, { orders: () => { calls++; return new Promise((r) => (finish = r)); } }, {
       store: { has: async (id) => stored.has(id), add: async (id) => void stored.add(id) },
     });
-    const request = () => fetch(hook, signed('{}', { id: 'same' }));
-    const both = [request(), request()];
-    await until(() => finish);
-    finish();
-    assert.deepEqual((await Promise.all(both)).map((r) => r.status), [204, 204]);
-    assert.equal((await request()).status, 200);
-    assert.deepEqual([calls, stored.size], [1, 1]);
+    for (let round = 1, together = false; !together; round++) {
+      const request = () => fetch(hook, signed('{}', { id: `same-${round}` }));
+      finish = undefined;
+      const both = [request(), request()];
+      await until(() => finish);
+      finish();
+      const statuses = (await Promise.all(both)).map((r) => r.status);
+      together = statuses.every((s) => s === 204); // else the second one came when the first was done
+      assert.ok(together || round < 100, `${statuses}`);
+      assert.equal((await request()).status, 200);
+      assert.deepEqual([calls, stored.size], [round, round]);
+    }
   });
 
   test(`${name}: Gone is 410, TooManyRequests 429 with Retry-After, an error 500 without its text`, async (t) => {

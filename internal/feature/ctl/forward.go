@@ -53,7 +53,7 @@ type attempt struct {
 // newForwarder reads what the requests shall have of the consumer of --as.
 func (l *listening) newForwarder(ctx context.Context, m *penstock.Manager) (*forwarder, error) {
 	f := &forwarder{url: l.forward, channel: l.channel, consumer: l.consumer, http: &http.Client{Timeout: l.timeout,
-		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, DisableCompression: true},
+		Transport:     &http.Transport{DisableCompression: true}, // no proxy: the requests carry a token
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 	text, err := l.s.environment("PENSTOCK_SIGNING_SECRET")
 	if err == nil && text != "" {
