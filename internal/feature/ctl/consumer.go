@@ -70,6 +70,11 @@ type listedConsumer struct {
 	Policy                             struct{ MaxAge string }
 }
 
+// waits reports whether somebody may have to look at the consumer: it does not go, has dead letters, or jobs wait.
+func (k *listedConsumer) waits() bool {
+	return k.State != "ACTIVE" || k.HeldBy != "" || known(k.DeadLetters) > 0 || k.OldestQueuedAt != nil
+}
+
 func (s *session) listConsumers() *cobra.Command {
 	var limit int
 	var state, held, sort string

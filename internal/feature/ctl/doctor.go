@@ -157,10 +157,11 @@ func (x *examination) consumers(ctx context.Context) {
 			return err
 		}
 		all.Write(append(line, '\n'))
-		if k.State != "ACTIVE" || k.HeldBy != "" || known(k.DeadLetters) > 0 || k.OldestQueuedAt != nil {
-			if n++; n <= mostTroubled {
-				x.trouble(ctx, &troubled, penstock.ConsumerPath(k.ChannelID, k.ID), k.ChannelID+"/"+k.ID)
-			}
+		if !k.waits() {
+			return nil
+		}
+		if n++; n <= mostTroubled {
+			x.trouble(ctx, &troubled, penstock.ConsumerPath(k.ChannelID, k.ID), k.ChannelID+"/"+k.ID)
 		}
 		return nil
 	})

@@ -236,9 +236,7 @@ func troubles(ctx context.Context, m *penstock.Manager) (any, error) {
 				return err
 			}
 			name := k.ChannelID + "/" + k.ID
-			bad := k.State != "ACTIVE" || k.HeldBy != "" || known(k.DeadLetters) > 0 || k.LastError != "" ||
-				k.OldestQueuedAt != nil
-			if !bad || seen[name] || len(all) >= mostTroubles {
+			if !k.waits() && k.LastError == "" || seen[name] || len(all) >= mostTroubles {
 				return nil
 			}
 			seen[name] = true

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -133,14 +134,7 @@ func (s schema) Inner() string {
 }
 
 // Needs reports whether a member is always there.
-func (s schema) Needs(member string) bool {
-	for _, name := range s.Required {
-		if name == member {
-			return true
-		}
-	}
-	return false
-}
+func (s schema) Needs(member string) bool { return slices.Contains(s.Required, member) }
 
 // An entry is a member of an object in JSON.
 type entry[T any] struct {

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -60,7 +61,7 @@ func cronWords(text string) string {
 	if !plain || !ok {
 		return ""
 	}
-	at := " at " + twoDigits(hour) + ":" + twoDigits(minute) + zone
+	at := fmt.Sprintf(" at %02d:%02d", hour, minute) + zone
 	day, monthly := numberIn(f[2], 31)
 	switch days := daysIn(f[4]); {
 	case f[2] == "*" && f[4] == "*":
@@ -94,11 +95,4 @@ func daysIn(field string) string {
 func numberIn(text string, most int) (n int, ok bool) {
 	n, err := strconv.Atoi(text)
 	return n, err == nil && n >= 0 && n <= most && strings.Trim(text, "0123456789") == ""
-}
-
-func twoDigits(n int) string {
-	if n < 10 {
-		return "0" + strconv.Itoa(n)
-	}
-	return strconv.Itoa(n)
 }

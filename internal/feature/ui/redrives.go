@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/url"
 	"strconv"
 	"strings"
@@ -20,11 +21,8 @@ func (v *view) offersOfLetters(channel, consumer, fingerprint string) (out []off
 	}
 	t := target{Channel: channel, Consumer: consumer, Query: q}
 	out = v.offer(t, consumerActions, "redrive")
-	canary := url.Values{"canary": {"true"}}
-	if fingerprint != "" {
-		canary.Set("fingerprint", fingerprint)
-	}
-	t.Query = canary
+	t.Query = maps.Clone(q)
+	t.Query.Set("canary", "true")
 	for _, o := range v.offer(t, consumerActions, "redrive") {
 		o.Name = "Redrive by canary"
 		out = append(out, o)
@@ -126,8 +124,7 @@ func askRedriveState(verb string, from ...string) func(context.Context, *view, *
 		err = v.src.Get(ctx, "/channel/{channel}/consumer/{consumer}/redrive/{redrive}", map[string]string{
 			"channel": t.Channel, "consumer": t.Consumer, "redrive": id}, nil, &r)
 		q = question{Title: verb + " redrive " + cut(id, mostText) + " of " + t.Consumer + "?", Bound: r.State, Nothing: true,
-			Hits: plural(int(max(r.Matched-r.Redriven, 0)), "letter") + " of it would be left or go on.", Harm: verb == "Cancel",
-			Then: []string{"Letters that it has made jobs again stay jobs."}}
+			Harm: verb == "Cancel", Then: []string{"Letters that it has made jobs again stay jobs."}}
 		left := plural(int(max(r.Matched-r.Redriven, 0)), "dead letter")
 		switch verb {
 		case "Resume":

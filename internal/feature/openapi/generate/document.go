@@ -330,10 +330,8 @@ func (b *builder) responsesOf(r api.Route, types apitype.Route) (out object) {
 			byStatus[a.Status].add(a.Media, b.media(a.Body, "answer", b.answers[route+" "+strconv.Itoa(a.Status)]))
 		}
 	}
-	if fits("POST */broadcast, POST */request", route) { // a repeat of a channel that acknowledges them
-		if byStatus[200] == nil {
-			byStatus[200], statuses = &object{}, append(statuses, 200)
-		}
+	if fits("POST */broadcast, POST */request", route) && byStatus[200] == nil { // a repeat that is acknowledged
+		byStatus[200], statuses = &object{}, append(statuses, 200)
 	}
 	slices.Sort(statuses)
 	for _, status := range statuses {
