@@ -6,9 +6,9 @@ export const url = process.env.PENSTOCK_URL ?? 'http://127.0.0.1:8080';
 /** A name that no other test uses. */
 export const unique = (name) => `${name}-${randomBytes(6).toString('hex')}`;
 
-/** Waits until f is true, at most a minute. */
+/** Waits until f is true, at most five minutes. */
 export async function until(f, what = 'what was awaited') {
-  const end = Date.now() + 60_000;
+  const end = Date.now() + 300_000;
   for (;;) {
     const value = await f();
     if (value) return value;

@@ -434,13 +434,23 @@ export class Queue<Data = any, Result = any, Name extends string = string> exten
     for (const forbidden of ['jobId', 'delay', 'deduplication'] as const) {
       if (o[forbidden] !== undefined) throw new ConfigError(`${forbidden} is not for the jobs of a scheduler: it gives them IDs and times`);
     }
-    const r = rhythm(repeat, this.client.now());
+    rhythm(repeat, this.client.now(), 1000); // what is wrong is refused before the queue is made
     await prepare(this.client, this.name, (o.attempts ?? 1) - 1);
     const { startDate: _a, endDate: _b, ...rest } = repeat;
-    const shown = { ...rest, ...(r.start === undefined ? {} : { startDate: r.start }), ...(r.end === undefined ? {} : { endDate: r.end }) };
     const data = template.data === undefined ? {} : template.data;
-    const payload = { task: name, args: [data], kwargs: {}, meta: { ...metaOf(o), scheduler: id, repeat: shown } };
-    const standing = await upsert(this, segment('job scheduler', id), repeat, r, payload, publishing(name, undefined, o));
+    // A first time that is past when the broker reads it, because the way was slow or its clock is ahead, is put off.
+    const made = async (lead: number): Promise<[Standing, object]> => {
+      const r = rhythm(repeat, this.client.now(), lead);
+      const shown = { ...rest, ...(r.start === undefined ? {} : { startDate: r.start }), ...(r.end === undefined ? {} : { endDate: r.end }) };
+      const payload = { task: name, args: [data], kwargs: {}, meta: { ...metaOf(o), scheduler: id, repeat: shown } };
+      try {
+        return [await upsert(this, segment('job scheduler', id), repeat, r, payload, publishing(name, undefined, o)), payload];
+      } catch (e) {
+        if (e instanceof ApiError && e.code === 'schedule_too_soon' && lead < 60_000) return made(lead * 4);
+        throw e;
+      }
+    };
+    const [standing, payload] = await made(1000);
     if (repeat.immediately && repeat.pattern !== undefined) {
       await this.client.publish(this.name, payload, publishing(name, `${id}.0`, o)).catch((e: unknown) => {
         if (!(e instanceof ApiError && e.code === 'message_id_conflict')) throw e;

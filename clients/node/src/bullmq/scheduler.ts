@@ -49,7 +49,8 @@ export interface Rhythm {
   end?: number;
 }
 
-export function rhythm(o: RepeatOptions, now = Date.now()): Rhythm {
+/** The rhythm of the options: an interval begins `lead` ms from now, or at its start where that is later. */
+export function rhythm(o: RepeatOptions, now: number, lead: number): Rhythm {
   refuseUnknown('a job scheduler', o, known);
   if ((o.every === undefined) === (o.pattern === undefined)) throw new ConfigError('a job scheduler needs either every or pattern');
   if (o.count !== undefined) throw new UnsupportedError('count of a scheduler', 'the broker numbers its jobs from 1: make limit smaller instead');
@@ -59,7 +60,7 @@ export function rhythm(o: RepeatOptions, now = Date.now()): Rhythm {
   const start = date && date.getTime() > now ? date : undefined;
   const begins = start ? { start: start.getTime() } : {};
   const every = o.every ?? secondsOf(o.pattern!);
-  if (every !== undefined) return { ...interval(o, every, start, now), ...begins };
+  if (every !== undefined) return { ...interval(o, every, start, now + lead), ...begins };
   const reasons = {
     limit: 'cron fields have no count at the broker: use every, or removeJobScheduler after the last job',
     endDate: 'cron fields have no end at the broker: use every, or removeJobScheduler at that time',
@@ -73,9 +74,9 @@ export function rhythm(o: RepeatOptions, now = Date.now()): Rhythm {
   return { recurrence, same: recurrence, ...begins, ...(start ? { from: start } : {}) };
 }
 
-function interval(o: RepeatOptions, every: number, start: Date | undefined, now: number): Rhythm {
+function interval(o: RepeatOptions, every: number, start: Date | undefined, earliest: number): Rhythm {
   if (!(Number.isFinite(every) && every >= 1000)) throw new ConfigError('every must be at least 1000 ms');
-  let first = Math.max(now + 1000, start?.getTime() ?? 0);
+  let first = Math.max(earliest, start?.getTime() ?? 0);
   if (o.offset !== undefined) first = Math.ceil((first - o.offset) / every) * every + o.offset;
   let count = o.limit;
   const end = o.endDate === undefined ? undefined : dateOf('endDate', o.endDate).getTime();
