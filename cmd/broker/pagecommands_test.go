@@ -24,7 +24,8 @@ func pageCommands(t *testing.T, page string) (script string) {
 }
 
 // The commands of these pages work on the broker of `make run` in any state, and in one terminal: one
-// after the other, again, and after a restart. An answer of 400 or more ends the script.
+// after the other, again, and after a restart. An answer of 400 or more ends the script, but one that says to
+// come again: as a user would, it does.
 func TestTheCommandsOfThePagesWorkInAnyState(t *testing.T) {
 	parallel(t)
 	w := emptyWorld(t)
@@ -35,14 +36,14 @@ func TestTheCommandsOfThePagesWorkInAnyState(t *testing.T) {
 	for start := range 2 {
 		p, printed := startDemoBroker(t, w)
 		for round := range 2 {
-			text := "set -e -o pipefail\ncurl() { command curl --fail-with-body \"$@\"; }\n"
+			text := "set -e -o pipefail\ncurl() { command curl --fail-with-body --retry 9 \"$@\"; }\n"
 			for _, page := range []string{"README.md", "docs/first-steps.md", "docs/publishing.md", "docs/delivery.md",
 				"docs/api.md", "docs/bulk.md", "docs/resources.md", "docs/scheduling.md"} {
 				text += pageCommands(t, page)
 			}
 			// The walkthrough has refusals. Whether its answers are right is another test.
 			text += "set +e; unset -f curl\n" + pageCommands(t, "docs/walkthrough.md")
-			ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
 			bash := exec.CommandContext(ctx, "bash")
 			bash.Env = append(clearedEnv(), "NO_PROXY=*")
 			bash.Dir, bash.Stdin = folder, strings.NewReader(strings.NewReplacer("http://127.0.0.1:8080", p.base,

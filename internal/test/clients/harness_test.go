@@ -134,11 +134,15 @@ func (b *broker) stop() {
 }
 
 // command runs a program in a folder with settings NAME=VALUE, and returns what it printed. The test
-// fails if the program does, or does not end.
+// fails if the program does, or has not ended a minute before all tests must.
 func command(t *testing.T, folder string, env []string, program string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := t.Context()
+	if end, bounded := t.Deadline(); bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, end.Add(-time.Minute))
+		defer cancel()
+	}
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.Env = folder, append(cleanEnv(), env...)
 	var out, said bytes.Buffer
