@@ -7,10 +7,11 @@
 //
 // It starts one MySQL (or MariaDB) and one Redis for the whole run, or uses
 // those that PENSTOCK_TEST_MYSQL and PENSTOCK_TEST_REDIS name, then runs `go
-// test -race` over the packages (default ./..., the slowest ones first), `go vet` beside it, and prints
-// what ran against what. It fails when a test fails, when one is skipped, or when
-// none ran. With -exec it runs that command instead, with the servers in its
-// environment and empty databases in PENSTOCK_BENCH_MYSQL and PENSTOCK_BENCH_MYSQL_OTHER.
+// test -race` over the packages (default ./..., the slowest ones first), `go vet` beside it, and
+// prints what ran against what. It fails when a test fails, when one is skipped, or when none ran.
+// Up to three tests that failed are run once more when the others are done, see suspects. With
+// -exec it runs that command instead, with the servers in its environment and empty databases in
+// PENSTOCK_BENCH_MYSQL and PENSTOCK_BENCH_MYSQL_OTHER.
 package main
 
 import (
@@ -24,6 +25,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -97,12 +99,21 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	if *pattern != "" {
 		testArgs = append(testArgs, "-run", *pattern)
 	}
+	testArgs = slices.Clip(testArgs)
 	env := append(os.Environ(), pair.Environment()...)
 	env = append(env, raceOptions(), collectLess(), "CGO_ENABLED=1") // the race detector needs cgo
 	started := time.Now()
 	s, err := test(ctx, append(testArgs, packages...), env, out)
 	if err != nil {
 		return false, err
+	}
+	for pkg, tests := range s.suspects() {
+		fmt.Fprintln(out, "once more, alone:", pkg, strings.Join(tests, " "))
+		second, err := test(ctx, append(testArgs, "-run", onlyThese(tests), pkg), env, out)
+		if err != nil {
+			return false, err
+		}
+		s.passedAlone(pkg, tests, second)
 	}
 	complaints := <-vetted
 	fmt.Fprint(out, complaints.text)

@@ -32,8 +32,10 @@ type summary struct {
 
 	passed, failed int
 	skipped        []string
-	packages       map[string]string // package -> Go's own last line on it
-	broken         map[string]bool   // packages in which a test failed
+	alone          []string            // tests that failed beside the others and passed alone
+	packages       map[string]string   // package -> Go's own last line on it
+	broken         map[string][]string // package -> what failed in it, subtests as well
+	unsound        bool                // a data race, a panic, or what does not compile
 	pending        map[string]map[string]*strings.Builder
 }
 
@@ -41,7 +43,7 @@ func newSummary(out io.Writer) *summary {
 	return &summary{
 		out:      out,
 		packages: map[string]string{},
-		broken:   map[string]bool{},
+		broken:   map[string][]string{},
 		pending:  map[string]map[string]*strings.Builder{},
 	}
 }
@@ -97,7 +99,7 @@ func (s *summary) endTest(e event) {
 		s.flush(e.Package, e.Test)
 	case "fail":
 		s.failed++
-		s.broken[e.Package] = true
+		s.broken[e.Package] = append(s.broken[e.Package], e.Test)
 		s.flush(e.Package, e.Test)
 	default: // start, run, pause, cont, bench
 		return
@@ -110,8 +112,9 @@ func (s *summary) endTest(e event) {
 func (s *summary) endPackage(e event) {
 	switch e.Action {
 	case "fail":
-		if !s.broken[e.Package] {
+		if len(s.broken[e.Package]) == 0 {
 			s.failed++
+			s.unsound = true
 		}
 		for test := range s.pending[e.Package] {
 			s.flush(e.Package, test)
@@ -129,6 +132,7 @@ func (s *summary) endPackage(e event) {
 func (s *summary) flush(pkg, test string) {
 	if b := s.pending[pkg][test]; b != nil {
 		fmt.Fprint(s.out, b.String())
+		s.unsound = s.unsound || strings.Contains(b.String(), "DATA RACE") || strings.Contains(b.String(), "panic: ")
 	}
 }
 
@@ -168,6 +172,9 @@ func (s *summary) print(out io.Writer) {
 	}
 	for _, name := range s.skipped {
 		fmt.Fprintln(out, "skipped:", name)
+	}
+	for _, name := range s.alone {
+		fmt.Fprintln(out, "failed beside the others, as printed above, and passed alone:", name)
 	}
 	if s.exit != nil && s.failed == 0 {
 		fmt.Fprintln(out, "go test:", s.exit)
