@@ -323,8 +323,8 @@ func (p *Puller) check(ctx context.Context, k *durable.Consumer, leases []redisq
 			continue
 		}
 		lease.Attempt = c.Attempt(lease)
-		jobs = append(jobs, claimedJob{lease, c.Message, p.producerOf(c.Message), size, countsOf(&c.State),
-			c.State.RedrivenMs})
+		jobs = append(jobs, claimedJob{lease, c.Message, p.producerOf(c.Message), size,
+			countsOf(&c.State, lease.Attempt-1), c.State.RedrivenMs})
 	}
 	if aside {
 		p.order.SetAside(ctx, k, cs[:len(sizes)], leases)

@@ -26,7 +26,11 @@ type queuedJob struct {
 // A jobCounts is what is counted of a job beside its attempts.
 type jobCounts struct{ leasesLost, givenBack int }
 
-func countsOf(s *durable.JobState) jobCounts { return jobCounts{s.LeasesLost, s.GivenBack} }
+// countsOf returns what is counted of a job that has had so many attempts. Those that the store does not have yet
+// are leases that ended without a word: it has each other outcome before the job is due again.
+func countsOf(s *durable.JobState, attempts int) jobCounts {
+	return jobCounts{s.LeasesLost + max(0, attempts-s.Attempts), s.GivenBack}
+}
 
 // appendJSON appends the members that are not 0.
 func (c jobCounts) appendJSON(b []byte) []byte {

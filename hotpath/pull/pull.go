@@ -381,9 +381,9 @@ func (p *Puller) describe(ctx context.Context, k *durable.Consumer, waiting []re
 			if p.traces != nil {
 				p.traces.Listed(tracing.Attempt{Consumer: k, Message: c.Message, RedrivenMs: c.State.RedrivenMs})
 			}
-			page.jobs = append(page.jobs, queuedJob{w: waiting[i], attempts: max(waiting[i].Attempts, c.State.Attempts),
-				counts: countsOf(&c.State),
-				msg:    c.Message, producer: p.producerOf(c.Message), replay: k.Replay})
+			attempts := max(waiting[i].Attempts, c.State.Attempts)
+			page.jobs = append(page.jobs, queuedJob{w: waiting[i], attempts: attempts, counts: countsOf(&c.State, attempts),
+				msg: c.Message, producer: p.producerOf(c.Message), replay: k.Replay})
 		}
 		shown++
 	}

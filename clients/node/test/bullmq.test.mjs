@@ -28,8 +28,11 @@ function queueOf(t, name, options = {}) {
   return { queue, worker, events };
 }
 
-/** The next event, with its arguments. */
-const once = (emitter, event) => new Promise((resolve) => emitter.once(event, (...args) => resolve(args)));
+/** The next event, with its arguments. One that does not come fails the test by its name. */
+const once = (emitter, event) => new Promise((resolve, reject) => {
+  const late = setTimeout(() => reject(new Error(`the event ${event} did not come`)), 300_000);
+  emitter.once(event, (...args) => { clearTimeout(late); resolve(args); });
+});
 
 // The shape of the quick start of BullMQ's guide.
 test('jobs are added, processed, and their end is heard', async (t) => {

@@ -259,7 +259,6 @@ export class Worker<Data = any, Result = any, Name extends string = string> exte
     const job = this.#jobOf(leased, leased.lease);
     const held: { job: Job<Data, Result, Name>; error?: Error } = { job };
     this.#jobs.set(leased.lease, held);
-    await this.#lost(job, leased);
     if (job.stalledCounter > 0) this.emit('stalled', job.id, 'active');
     this.emit('active', job, 'waiting');
     bus.emit('active', { queue: this.name, jobId: job.id });
@@ -272,22 +271,6 @@ export class Worker<Data = any, Result = any, Name extends string = string> exte
       return { NextState: 'DELIVERED', ...(await this.#kept(leased, call.meta['ignore_result'] === true ? null : value, signal)) };
     } catch (e) {
       return this.#failed(job, held, e);
-    }
-  }
-
-  /**
-   * A claim that waits for the end of a lease may bring its job before the store has counted the lost
-   * lease, so a repeated job without one is looked at.
-   */
-  async #lost(job: Job, leased: LeasedJob): Promise<void> {
-    if (leased.attempt < 2 || leased.leasesLost > 0) return;
-    try {
-      const path = `/channel/${this.name}/consumer/${this.name}/job/${leased.id}`;
-      const shown = await this.client.manage.get(path, { channel: this.name, consumer: this.name });
-      job.stalledCounter = Number(shown['LeasesLost']) || 0;
-      job.attemptsMade = Math.max(0, leased.attempt - job.stalledCounter - 1);
-    } catch {
-      // Lost leases count as attempts then.
     }
   }
 
