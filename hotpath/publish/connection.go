@@ -50,6 +50,7 @@ type Body struct {
 	hold   *share.Hold // of what the body holds; nil: nothing
 	begun  time.Time   // of the body, or of the present line
 	part   int         // bytes of the present line
+	left   time.Time   // when the last read ended; zero: there was none
 }
 
 // Body returns the body of a request whose client may be slow, but may not stop. Only its end is
@@ -99,6 +100,10 @@ func (b *Body) came(p []byte) {
 // Read takes the end of the connection for that of the body only where the body is
 // whole, which fasthttp does not.
 func (b *Body) Read(p []byte) (int, error) {
+	if !b.left.IsZero() { // the time in which nobody read is the broker's, such as a wait for the store
+		b.begun = b.begun.Add(time.Since(b.left))
+	}
+	defer func() { b.left = time.Now() }()
 	if err := b.wire.reading(b.due()); err != nil {
 		return 0, err
 	}

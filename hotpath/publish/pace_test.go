@@ -2,6 +2,7 @@ package publish
 
 import (
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +37,19 @@ func TestTheBodyOfABulkComesAtTheLeastRate(t *testing.T) {
 		b.came([]byte("\n"))
 	}
 	require.WithinDuration(t, time.Now().Add(5*time.Second), b.due(), time.Second)
+}
+
+// The time between two reads, in which the broker waits for its store, is not the client's.
+func TestTheRateOfABodyCountsNoTimeOfTheBroker(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		b := Body{from: strings.NewReader("{x"), wire: newWire(t.Context(), nil), length: 2, whole: whole, begun: time.Now()}
+		_, err := b.Read(make([]byte, 1))
+		require.NoError(t, err)
+		b.begun, b.left = b.begun.Add(-time.Minute), b.left.Add(-time.Minute) // a minute passes
+		_, err = b.Read(make([]byte, 1))
+		require.NoError(t, err)
+		require.WithinDuration(t, time.Now().Add(intake.Patience), b.due(), 5*time.Second, "whole: %v", whole)
+	}
 }
 
 func TestABodyThatIsEndedIsNotReadOn(t *testing.T) {
