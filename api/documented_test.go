@@ -31,6 +31,7 @@ type contract struct {
 	routes map[string]documented      // by method and path
 	failed map[string]map[string]bool // headers of an error, by status
 	common map[string]bool            // "404 not_found": every route may answer it
+	codes  map[string]bool            // that /docs/errors explains
 }
 
 var documentedContract = sync.OnceValue(func() *contract {
@@ -53,8 +54,9 @@ var documentedContract = sync.OnceValue(func() *contract {
 	if err != nil {
 		panic(err)
 	}
-	c := &contract{map[string]documented{}, map[string]map[string]bool{}, map[string]bool{}}
+	c := &contract{map[string]documented{}, map[string]map[string]bool{}, map[string]bool{}, map[string]bool{}}
 	for _, of := range d.Codes {
+		c.codes[of.Code] = true
 		c.common[strconv.Itoa(of.Status)+" "+of.Code] = true
 	}
 	for path, methods := range d.Paths {
@@ -111,7 +113,10 @@ func compare(method, path string, answer *fasthttp.Response) {
 	}
 	if string(answer.Header.ContentType()) == apitype.MediaProblem && method == r.Method {
 		var p apitype.Problem
-		if json.Unmarshal(answer.Body(), &p) == nil && p.Code != "no_such_path" { // with a route: its path is not clean
+		if json.Unmarshal(answer.Body(), &p) == nil && (p.Type != "/docs/errors#"+p.Code || !c.codes[p.Code]) {
+			differs(name + " answers a problem whose type is " + p.Type)
+		}
+		if p.Code != "" && p.Code != "no_such_path" { // with a route: its path is not clean
 			code := status + " " + p.Code
 			if !c.common[code] && !slices.Contains(of.Codes, code) {
 				differs(name + " answers " + code)

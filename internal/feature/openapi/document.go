@@ -88,6 +88,7 @@ type schema struct {
 	Items       *schema         `json:"items"`
 	OneOf       []schema        `json:"oneOf"`
 	AllOf       []schema        `json:"allOf"`
+	AnyOf       []schema        `json:"anyOf"`
 }
 
 // Kind says in words what a value is.
@@ -101,6 +102,12 @@ func (s schema) Kind() string {
 		return s.OneOf[0].Kind() + " or null"
 	case len(s.AllOf) > 0:
 		return s.AllOf[0].Kind()
+	case len(s.AnyOf) > 0:
+		kinds := make([]string, len(s.AnyOf))
+		for i, one := range s.AnyOf {
+			kinds[i] = one.Kind()
+		}
+		return strings.Join(kinds, " or ")
 	case s.Format != "":
 		return s.Format
 	}

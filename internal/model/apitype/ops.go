@@ -2,7 +2,7 @@ package apitype
 
 // A Problem is the answer to every request that fails: application/problem+json of RFC 9457.
 type Problem struct {
-	Type   string `json:"type"`             // always "about:blank"
+	Type   string `json:"type"`             // what explains the code: /docs/errors#code of the broker
 	Title  string `json:"title"`            // the text of Status
 	Status int    `json:"status"`           // of the response
 	Detail string `json:"detail,omitempty"` // a sentence for people

@@ -167,10 +167,13 @@ func Write(ctx *fasthttp.RequestCtx, err error) {
 	ctx.Response.SetBodyRaw(p.JSON(string(requestID)))
 }
 
+// explained is the page of all errors of a broker, which has an anchor for each code.
+const explained = "/docs/errors#"
+
 // JSON returns the body of p, ending in a newline.
 func (p *Problem) JSON(requestID string) []byte {
 	b, err := json.Marshal(apitype.Problem{
-		Type: "about:blank", Title: fasthttp.StatusMessage(p.Status), Status: p.Status,
+		Type: explained + p.Code, Title: fasthttp.StatusMessage(p.Status), Status: p.Status,
 		Detail: p.Detail, Code: p.Code, RequestID: requestID,
 	})
 	if err != nil { // impossible: the struct has strings and an int only

@@ -108,7 +108,8 @@ func TestWriteAnswersAndLogsAHiddenCauseOnce(t *testing.T) {
 	var body map[string]any
 	require.NoError(t, json.Unmarshal(rc.Response.Body(), &body))
 	require.Equal(t, map[string]any{
-		"type": "about:blank", "title": "Service Unavailable", "status": 503.0, "code": "unavailable", "request_id": "r-1",
+		"type": "/docs/errors#unavailable", "title": "Service Unavailable", "status": 503.0,
+		"code": "unavailable", "request_id": "r-1",
 		"detail": ErrUnavailable.Detail,
 	}, body)
 	require.True(t, bytes.HasSuffix(rc.Response.Body(), []byte("\n")))

@@ -15,13 +15,13 @@ func TestTheBodyIsOfItsType(t *testing.T) {
 		p := New(409, "code", text)
 		var got apitype.Problem
 		members.Decode(t, p.JSON(text), &got)
-		require.Equal(t, apitype.Problem{Type: "about:blank", Title: "Conflict", Status: 409, Detail: text, Code: "code",
-			RequestID: text}, got)
+		require.Equal(t, apitype.Problem{Type: "/docs/errors#code", Title: "Conflict", Status: 409, Detail: text,
+			Code: "code", RequestID: text}, got)
 	}
 	require.Empty(t, members.Missing())
 	require.Equal(
-		t, `{"type":"about:blank","title":"Conflict","status":409,"detail":"\u003ca\u0026b\u003e","code":"code"}`+
+		t, `{"type":"/docs/errors#code","title":"Conflict","status":409,"detail":"\u003ca\u0026b\u003e","code":"code"}`+
 			"\n", string(New(409, "code", "<a&b>").JSON("")))
-	require.Equal(t, `{"type":"about:blank","title":"Not Found","status":404,"code":"code","request_id":"r"}`+"\n",
+	require.Equal(t, `{"type":"/docs/errors#code","title":"Not Found","status":404,"code":"code","request_id":"r"}`+"\n",
 		string(New(404, "code", "").JSON("r")))
 }

@@ -31,7 +31,7 @@ func (s *schemas) typed(t reflect.Type, strict bool) object {
 	case reflect.TypeFor[time.Time](), reflect.TypeFor[apitype.Time]():
 		return object{{"type", "string"}, {"format", "date-time"}}
 	case reflect.TypeFor[apitype.Text]():
-		return object{{"type", []string{"string", "number"}}}
+		return anyOf("string", "number")
 	case reflect.TypeFor[[]byte]():
 		return object{{"type", "string"}, {"contentEncoding", "base64"}}
 	case reflect.TypeFor[struct{}]():
@@ -78,7 +78,11 @@ func (s *schemas) define(t reflect.Type, strict bool) {
 		if f.Type.Kind() == reflect.Pointer && !optional && f.Type.Elem() != reflect.TypeFor[struct{}]() {
 			schema = orNull(schema)
 		}
-		properties.add(name, described(schema, s.comments.member(f.owner, f.Name)))
+		schema = described(schema, s.comments.member(f.owner, f.Name))
+		if slices.ContainsFunc(properties, func(m member) bool { return strings.EqualFold(m.name, name) }) {
+			schema.add("x-go-name", f.Name) // names of Go begin with a capital letter: two of these would be one
+		}
+		properties.add(name, schema)
 		if !optional {
 			required = append(required, name)
 		}
@@ -190,4 +194,14 @@ func (s *schemas) document(form, view any) object {
 }
 
 // asText is the schema of a value that a form has as text.
-func asText() object { return object{{"type", []string{"string", "number", "boolean", "null"}}} }
+func asText() object { return anyOf("string", "number", "boolean", "null") }
+
+// anyOf is the schema of a value of one of these types. A list of types says the same, and stops generators of
+// clients.
+func anyOf(types ...string) object {
+	var all []object
+	for _, name := range types {
+		all = append(all, object{{"type", name}})
+	}
+	return object{{"anyOf", all}}
+}
