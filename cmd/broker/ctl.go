@@ -34,7 +34,7 @@ func operate(args []string, stdout, stderr io.Writer) (code int, ok bool) {
 func forwards(args []string) bool {
 	return args[0] == "listen" && slices.ContainsFunc(args[1:], func(arg string) bool {
 		name, _, _ := strings.Cut(arg, "=")
-		return name == "--channel" || name == "--forward"
+		return name == "--channel" || name == "--forward" || name == "--play"
 	})
 }
 

@@ -2,7 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -73,7 +78,7 @@ func TestListenForwardsAChannel(t *testing.T) {
 	p.put("/channel/orders/consumer/listen-t", "maxRetries", "0", "backoff", "constant:100ms")
 	require.Equal(t, 200, p.do("POST", "/channel/orders/consumer/listen-t/retry", "").status)
 	eventually(t, "a dead letter", func() bool {
-		w.ok(listen + " --for 1s --quiet")
+		w.ok(listen + " --for 1s --output quiet")
 		return jobs("m-2") == "DEAD"
 	})
 	before := app.times("bad")
@@ -111,6 +116,86 @@ func TestListenForwardsAChannel(t *testing.T) {
 	}
 }
 
+// What listen forwards is recorded and played, and sent again by a key.
+func TestListenRecordsPlaysAndSendsAgain(t *testing.T) {
+	parallel(t)
+	p := embeddedWorld(t).start("BROKER_ALLOW_DELETE=true")
+	w := newTerminal(t, p)
+	p.put("/producer/shop", "token", "p")
+	p.put("/channel/orders", "token", "c")
+	app := newSink(t, func(n int, r received) int {
+		if r.body == "bad" {
+			return 500
+		}
+		return 204
+	})
+	listen := "broker listen --channel orders --name t --forward " + app.URL
+	w.ok(listen + " --for 1ms")
+	w.ok("broker ctl publish orders $'good\\xff' --id m-1 --header X-Kind=big --priority 7")
+	eventually(t, "the job", func() bool {
+		w.ok(listen + " --for 1s --record jobs.ndjson")
+		return app.count() == 1
+	})
+	info, err := os.Stat(filepath.Join(w.folder, "jobs.ndjson"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+	first := app.got[0]
+
+	// Nothing of a broker is needed to play it.
+	const play = "PENSTOCK_URL=http://127.0.0.1:1 broker listen --play jobs.ndjson --forward "
+	require.Contains(t, w.ok(play+app.URL), " m-1 #1 204 ")
+	require.Equal(t, "good\xff", app.got[1].body)
+	for _, h := range []http.Header{first.header, app.got[1].header} {
+		require.Equal(t, "big", h.Get("X-Kind"))
+		h.Del("X-Broker-Consumer-Token") // which no record has
+	}
+	require.Equal(t, first.header, app.got[1].header)
+	require.Empty(t, w.ok(play+app.URL+" --output quiet"))
+
+	w.ok("broker ctl publish orders bad --id m-2")
+	eventually(t, "the refused job", func() bool {
+		w.ok(listen + " --for 1s --record bad.ndjson --output quiet")
+		return app.times("bad") > 0
+	})
+	require.Equal(t, 2, w.run("broker listen --play bad.ndjson --forward "+app.URL).code)
+
+	cmd := exec.CommandContext(t.Context(), "bash", "-c", `exec "$BROKER" `+strings.TrimPrefix(listen, "broker ")+
+		" --output interactive --rm")
+	cmd.Dir, cmd.Env = w.folder, append(clearedEnv(), w.env...)
+	out := &syncBuffer{}
+	cmd.Stdout, cmd.Stderr = out, out
+	keys, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	w.ok("broker ctl publish orders fine --id m-3 --header X-A=b")
+	number := regexp.MustCompile(`\[(\d+)\] \S+ m-3 #1 204 `)
+	eventually(t, "the job", func() bool { return number.MatchString(out.String()) })
+	n := number.FindStringSubmatch(out.String())[1]
+	_, err = io.WriteString(keys, "r "+n+"\nd "+n+"\nr 99\nx\nq\n")
+	require.NoError(t, err)
+	require.NoError(t, cmd.Wait(), out)
+	require.Equal(t, 2, app.times("fine"))
+	for _, line := range []string{"[" + n + "] again ", "m-3, attempt 1, priority 0\n", "  X-A: b\n", "  fine\n",
+		"there is no number 99\n", "r: send the last one again; r 7: number 7; d 7: show it; q: end\n"} {
+		require.Contains(t, out.String(), line)
+	}
+	require.Equal(t, 404, p.do("GET", "/channel/orders/consumer/listen-t", "").status, "--rm")
+
+	require.NoError(t, os.WriteFile(filepath.Join(w.folder, "other.ndjson"), []byte("{}\n"), 0o600))
+	for line, want := range map[string]string{
+		"broker listen --play none --forward " + app.URL:                         "no such file",
+		"broker listen --play other.ndjson --forward " + app.URL:                 "line 1 of other.ndjson is none of",
+		"broker listen --play jobs.ndjson":                                       "--forward is missing",
+		"broker listen --play jobs.ndjson --channel orders --forward " + app.URL: "--play needs no broker",
+		listen + " --output loud":                                                "must be interactive, compact or quiet",
+		listen + " --for 1ms --record /none/jobs.ndjson":                         "--record: ",
+	} {
+		got := w.run(line)
+		require.Equal(t, 1, got.code, line)
+		require.Contains(t, got.stderr, want)
+	}
+}
+
 // Each example of the help of listen runs.
 func TestEveryExampleOfListenRuns(t *testing.T) {
 	parallel(t)
@@ -119,7 +204,7 @@ func TestEveryExampleOfListenRuns(t *testing.T) {
 	p.operated()
 	app := newSink(t, func(int, received) int { return 200 })
 	all := section(w.ok("broker listen --channel orders --help"), "Examples")
-	require.Len(t, all, 3)
+	require.Len(t, all, 5)
 	for _, line := range all {
 		w.ok(strings.ReplaceAll(line, "http://localhost:3000", app.URL))
 	}

@@ -48,10 +48,13 @@ type attempt struct {
 	Milliseconds int64
 
 	retryAfter time.Duration
+	number     int   // of the job, where it can be sent again
+	again      bool  // it is sent again
+	said       error // why it could not be recorded or printed
 }
 
-// newForwarder reads what the requests shall have of the consumer of --as.
-func (l *listening) newForwarder(ctx context.Context, m *penstock.Manager) (*forwarder, error) {
+// plainForwarder is the one of a consumer that is as listen makes it.
+func (l *listening) plainForwarder() (*forwarder, error) {
 	f := &forwarder{url: l.forward, channel: l.channel, consumer: l.consumer, http: &http.Client{Timeout: l.timeout,
 		Transport:     &http.Transport{DisableCompression: true}, // no proxy: the requests carry a token
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
@@ -61,6 +64,12 @@ func (l *listening) newForwarder(ctx context.Context, m *penstock.Manager) (*for
 			err = local("PENSTOCK_SIGNING_SECRET must be whsec_ and base64")
 		}
 	}
+	return f, err
+}
+
+// newForwarder reads what the requests shall have of the consumer of --as.
+func (l *listening) newForwarder(ctx context.Context, m *penstock.Manager) (*forwarder, error) {
+	f, err := l.plainForwarder()
 	if err != nil || l.as == "" {
 		return f, err
 	}
@@ -203,7 +212,7 @@ func (l *listening) forwardDead(ctx context.Context, m *penstock.Manager) error 
 				return local("the payload of %s cannot be read", msg.ID)
 			}
 		}
-		if err := l.say(l.to.post(ctx, j)); err != nil {
+		if err := l.deliver(ctx, j).said; err != nil {
 			return err
 		}
 		if ctx.Err() != nil {

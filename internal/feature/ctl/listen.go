@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"os/user"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,9 +33,12 @@ type listening struct {
 	fromDead                           string
 	since, timeout, until              time.Duration
 	concurrency                        int
-	quiet, remove                      bool
+	remove                             bool
+	output, record, play               string
 	consumer                           string
 	to                                 *forwarder
+	kept                               kept
+	recorder                           *recorder
 }
 
 func (s *session) listen() *cobra.Command {
@@ -43,10 +47,13 @@ func (s *session) listen() *cobra.Command {
 		about: "forward the messages of a channel to a URL of this machine",
 		long: "It makes a pull consumer listen-NAME, whose jobs wait for a day while nobody listens, and POSTs each job\n" +
 			"as a push delivery would be. 2xx is delivered; another answer is a failed attempt, as of a push consumer.\n" +
+			"In a terminal, " + commandsOfListen + ". With --play no broker is needed.\n" +
 			"Without --channel, broker listen is broker sink.",
 		examples: "broker listen --channel orders --forward http://localhost:3000 --for 2s\n" +
-			"broker listen --channel orders --forward http://localhost:3000/hook --as billing --since 10m --quiet --for 2s\n" +
-			"broker listen --channel orders --forward http://localhost:3000 --from-dlq billing --rm --for 2s",
+			"broker listen --channel orders --forward http://localhost:3000/hook --as billing --since 10m --for 2s\n" +
+			"broker listen --channel orders --forward http://localhost:3000 --from-dlq billing --rm --for 2s\n" +
+			"broker listen --channel orders --forward http://localhost:3000 --record jobs.ndjson --output quiet --for 2s\n" +
+			"broker listen --forward http://localhost:3000 --play jobs.ndjson",
 		run: func(c *cobra.Command, _ []string) error { return l.run(c.Context()) }}.command()
 	f := c.Flags()
 	f.StringVar(&l.channel, "channel", "", "`CHANNEL` whose messages are forwarded")
@@ -58,7 +65,9 @@ func (s *session) listen() *cobra.Command {
 	f.StringVar(&l.filter, "filter", "", "only messages for which the CEL `EXPRESSION` is true, from now on")
 	f.DurationVar(&l.timeout, "timeout", 30*time.Second, "of one request, `30s`")
 	f.IntVar(&l.concurrency, "concurrency", 1, "`NUMBER` of requests at a time")
-	f.BoolVar(&l.quiet, "quiet", false, "print failures only")
+	f.StringVar(&l.output, "output", "", "`HOW`: interactive (in a terminal the default), compact, or quiet (failures)")
+	f.StringVar(&l.record, "record", "", "append what is forwarded to this `FILE`, for --play")
+	f.StringVar(&l.play, "play", "", "forward what is in this `FILE` instead, without a broker")
 	f.BoolVar(&l.remove, "rm", false, "delete the consumer at the end")
 	f.DurationVar(&l.until, "for", 0, "end after that time, `5m`; 0: at an interrupt")
 	s.inTarget(c)
@@ -71,6 +80,18 @@ func (l *listening) run(ctx context.Context) error {
 	if err := l.check(); err != nil {
 		return err
 	}
+	if l.play != "" {
+		return l.playFile(ctx)
+	}
+	var err error
+	if l.recorder, err = newRecorder(l.record); err != nil {
+		return err
+	}
+	return errors.Join(l.listen(ctx), l.recorder.close())
+}
+
+// listen makes the consumer and forwards its jobs.
+func (l *listening) listen(ctx context.Context) error {
 	m, err := l.s.manager()
 	if err != nil {
 		return err
@@ -97,6 +118,11 @@ func (l *listening) run(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, l.until)
 		defer cancel()
 	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	if l.output == interactive && !l.s.json {
+		go l.obey(ctx, end)
+	}
 	err = l.work(ctx)
 	if l.remove && err == nil {
 		err = deleted(context.WithoutCancel(ctx), m, penstock.ConsumerPath(l.channel, l.consumer))
@@ -107,15 +133,28 @@ func (l *listening) run(ctx context.Context) error {
 // check looks at the flags, and completes them.
 func (l *listening) check() error {
 	switch {
-	case l.channel == "":
+	case l.channel == "" && l.play == "":
 		return wrong("--channel is missing")
 	case l.forward == "":
 		return wrong("--forward is missing")
+	case l.play != "" && (l.channel+l.name+l.as+l.fromDead+l.filter+l.record != "" || l.since != 0 || l.remove):
+		return wrong("--play needs no broker: of the other flags it takes --forward, --timeout and --output")
+	case !slices.Contains([]string{"", interactive, compact, quiet}, l.output):
+		return wrong("--output must be interactive, compact or quiet")
 	case l.since < 0 || l.until < 0 || l.timeout <= 0 || l.concurrency < 1 || l.concurrency > 500:
 		return wrong("--since, --for, --timeout or --concurrency is out of its range")
 	}
 	if u, err := url.Parse(l.forward); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return wrong("--forward must be a URL like http://localhost:3000")
+	}
+	if l.output == "" {
+		l.output = compact
+		if in, ok := l.s.Stdin.(*os.File); ok && l.play == "" && isTerminal(in) && isTerminal(l.s.Stdout) {
+			l.output = interactive
+		}
+	}
+	if l.play != "" {
+		return nil
 	}
 	if l.name == "" {
 		l.name = ownName()
@@ -217,13 +256,26 @@ func (l *listening) work(ctx context.Context) error {
 		return err
 	}
 	w.HandleOther(func(ctx context.Context, d *penstock.Delivery) error {
-		a := l.to.post(ctx, copyOf(d))
-		if err := l.say(a); err != nil {
-			return err
+		a := l.deliver(ctx, copyOf(d))
+		if a.said != nil {
+			return a.said
 		}
 		return a.verdict()
 	})
 	return w.Run(ctx)
+}
+
+// deliver forwards a job, records and keeps it, and prints what became of it; said is why that failed.
+func (l *listening) deliver(ctx context.Context, j copied) attempt {
+	if err := l.recorder.add(l.to, j); err != nil {
+		return attempt{said: err}
+	}
+	a := l.to.post(ctx, j)
+	if l.output == interactive {
+		a.number = l.kept.add(j)
+	}
+	a.said = l.say(a)
+	return a
 }
 
 // say prints what became of a job.
@@ -231,14 +283,21 @@ func (l *listening) say(a attempt) error {
 	switch {
 	case l.s.json:
 		return l.s.line(a)
-	case l.quiet && a.Error == "" && a.Status/100 == 2:
+	case l.output == quiet && a.Error == "" && a.Status/100 == 2:
 		return nil
 	}
 	what := fmt.Sprint(a.Status)
 	if a.Error != "" {
 		what = a.Error
 	}
-	return l.s.done(nil, "%s %s #%d %s %dms", a.At.Local().Format("15:04:05"), a.MessageID, a.Attempt, what,
+	number := ""
+	if a.number > 0 {
+		number = fmt.Sprintf("[%d] ", a.number)
+	}
+	if a.again {
+		number += "again "
+	}
+	return l.s.done(nil, "%s%s %s #%d %s %dms", number, a.At.Local().Format("15:04:05"), a.MessageID, a.Attempt, what,
 		a.Milliseconds)
 }
 
