@@ -37,6 +37,7 @@ const help = `Usage: bench COMMAND [flags]
   compare    A.json B.json: do two reports differ?
   steps      NAME=A.json ...: a row for each load, what a message cost in each process
   chaos      break brokers, stores and links under load, check every promise
+  rehearse   take something away from an installation of yours: what is lost, how long until well?
 
 bench COMMAND --help lists the flags. Flags without a command: run.
 Codes: 0 fine, 1 usage, 2 a promise was broken, 3 bound never met, 4 cannot run,
@@ -82,13 +83,14 @@ func run(ctx context.Context, args []string, out, progress io.Writer) int {
 	commands := map[string]command{
 		"run": runCommand, "publish": publishCommand, "find-max": findMaxCommand, "limits": limitsCommand,
 		"compare": compareCommand, "steps": stepsCommand, "peer": peerCommand,
+		"rehearse": rehearseCommand,
 	}
 	maps.Copy(commands, chaosCommands())
 	f, ok := commands[name]
 	if !ok {
 		hint := ""
 		if meant := problem.Nearest(name, []string{"run", "publish", "find-max", "limits", "compare", "steps",
-			"chaos"}); meant != "" {
+			"chaos", "rehearse"}); meant != "" {
 			hint = "; did you mean " + meant + "?"
 		}
 		fmt.Fprintf(progress, "bench: unknown command %q%s bench --help lists the commands\n", name, cmp.Or(hint, ";"))
