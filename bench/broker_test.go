@@ -57,7 +57,7 @@ func TestABrokerThatDiesUnderLoadLeavesAnUnprovenLedgerNotACrash(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	c := Config{Connections: 2, Payload: 100, ContentType: "text/plain", Quiet: 5e8, Priority: "0", Channels: 1, Batch: 1,
 		PushConsumers: 1, PullBatch: 1, Sink: "ok",
-		Duration: 1500e6, Drain: 200e6, Timeout: 1e9, Repeat: 1, Binary: os.Args[0], BrokerEnv: list{"BENCH_TEST=serve"}}
+		Duration: 6e9, Drain: 200e6, Timeout: 1e9, Repeat: 1, Binary: os.Args[0], BrokerEnv: list{"BENCH_TEST=serve"}}
 	require.NoError(t, c.validate())
 	b, err := OpenBroker(context.Background(), &c)
 	require.NoError(t, err)
