@@ -70,7 +70,10 @@ func rehearsed() *books {
 
 func TestWhatWasAcceptedAndDidNotComeIsLost(t *testing.T) {
 	b := rehearsed()
-	x := b.consumer(pull, map[string]bool{"m-2": true})
+	x := b.consumer(pull, map[string]bool{"m-2": true}, map[string]bool{"m-1": true})
+	require.Equal(t, 1, x.Waiting, "it is late, and not lost")
+	require.Zero(t, x.Lost)
+	x = b.consumer(pull, map[string]bool{"m-2": true}, nil)
 	require.Positive(t, x.LongestSilence)
 	x.LongestSilence = 0
 	require.Equal(t, ConsumerResult{Consumer: "pull", Delivered: 1, Repeated: 1, DeadLetters: 1, Lost: 1}, x)
@@ -127,7 +130,7 @@ func TestTheVerdictSaysWhatFollows(t *testing.T) {
 	require.Contains(t, out.String(), "mysql-down at http://b: nothing was lost")
 	require.Contains(t, out.String(), "Refused: 7 with 503 unavailable, 1 with no connection. A producer")
 	require.Contains(t, out.String(), "2 posts never had an answer")
-	require.Regexp(t, `(?m)^push +3 +0 +0 +0 +31s +\+2s$`, out.String())
+	require.Regexp(t, `(?m)^push +3 +0 +0 +0 +0 +31s +\+2s$`, out.String())
 	v.Refused, v.Unknown, v.Consumers[0].LongestSilence = nil, 0, 1
 	out.Reset()
 	v.Print(&out)

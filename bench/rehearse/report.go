@@ -15,7 +15,7 @@ import (
 // A Verdict is the result of a rehearsal. Times are in seconds.
 type Verdict struct {
 	Scenario, URL string
-	Lost          int            // accepted, and a consumer has it neither as a delivery nor as a dead letter
+	Lost          int            // accepted, and a consumer has no delivery, no dead letter and no open job of it
 	Unknown       int            // without an answer that says what became of them
 	Refused       map[string]int // by status and code: lost for a producer that does not repeat
 	Balanced      bool           // the books of the broker: see GET /channel/{channel}/reconcile
@@ -36,10 +36,10 @@ type PhaseResult struct {
 
 // A ConsumerResult is what a consumer saw.
 type ConsumerResult struct {
-	Consumer                               string
-	Delivered, Repeated, DeadLetters, Lost int
-	LongestSilence                         float64 // between two deliveries
-	WellAfter                              float64 // when the last late delivery came, from --mend on
+	Consumer                                        string
+	Delivered, Repeated, DeadLetters, Waiting, Lost int
+	LongestSilence                                  float64 // between two deliveries
+	WellAfter                                       float64 // when the last late delivery came, from --mend on
 }
 
 // OK reports whether the promises were kept.
@@ -54,13 +54,12 @@ var (
 func (r *rehearsal) verdict(ctx context.Context, well bool) (*Verdict, error) {
 	b := r.books
 	final := b.state(r.used)
-	var dead [consumers]map[string]bool
+	var dead, waiting [consumers]map[string]bool
 	for _, k := range r.used {
-		letters, err := r.letters(ctx, consumerNames[k])
-		if err != nil {
-			return nil, fmt.Errorf("read the dead letters: %w", err)
+		var err error
+		if dead[k], waiting[k], err = r.jobs(ctx, consumerNames[k]); err != nil {
+			return nil, fmt.Errorf("read the jobs: %w", err)
 		}
-		dead[k] = letters
 	}
 	balanced, err := r.balanced(ctx)
 	if err != nil {
@@ -75,7 +74,7 @@ func (r *rehearsal) verdict(ctx context.Context, well bool) (*Verdict, error) {
 		v.Unknown += p.Unknown
 	}
 	for _, k := range r.used {
-		x := b.consumer(k, dead[k])
+		x := b.consumer(k, dead[k], waiting[k])
 		x.WellAfter = max(0, b.overdue[k]-r.mended).Seconds()
 		v.Lost += x.Lost
 		v.Consumers = append(v.Consumers, x)
@@ -104,13 +103,15 @@ func (b *books) phases() []PhaseResult {
 	return all
 }
 
-func (b *books) consumer(k int, dead map[string]bool) ConsumerResult {
+func (b *books) consumer(k int, dead, waiting map[string]bool) ConsumerResult {
 	x := ConsumerResult{Consumer: consumerNames[k], Repeated: b.repeated[k], DeadLetters: len(dead),
 		LongestSilence: b.longest[k].Seconds()}
 	for n, r := range b.records {
 		switch {
 		case r.arrived[k] != 0:
 			x.Delivered++
+		case waiting[b.id(n)]:
+			x.Waiting++
 		case r.fate == accepted && !dead[b.id(n)]:
 			x.Lost++
 		}
@@ -135,11 +136,11 @@ func (v *Verdict) Print(out io.Writer) {
 		fmt.Fprintf(out, "%-8s %8d %9d %8d %8d %15s\n", p.Phase, p.Posted, p.Accepted, p.Refused, p.Unknown,
 			seconds(p.SlowestAccepted))
 	}
-	fmt.Fprintf(out, "\n%-8s %9s %8s %12s %6s %15s %12s\n", "consumer", "delivered", "repeated", "dead letters", "lost",
-		"longest silence", "well again")
+	fmt.Fprintf(out, "\n%-8s %9s %8s %12s %7s %6s %15s %10s\n", "consumer", "delivered", "repeated", "dead letters",
+		"waiting", "lost", "longest silence", "well again")
 	for _, x := range v.Consumers {
-		fmt.Fprintf(out, "%-8s %9d %8d %12d %6d %15s %12s\n", x.Consumer, x.Delivered, x.Repeated, x.DeadLetters, x.Lost,
-			seconds(x.LongestSilence), "+"+seconds(x.WellAfter))
+		fmt.Fprintf(out, "%-8s %9d %8d %12d %7d %6d %15s %10s\n", x.Consumer, x.Delivered, x.Repeated, x.DeadLetters,
+			x.Waiting, x.Lost, seconds(x.LongestSilence), "+"+seconds(x.WellAfter))
 	}
 	fmt.Fprintln(out)
 	for _, note := range v.notes() {

@@ -285,12 +285,21 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// letters returns which messages are dead letters of a consumer.
-func (r *rehearsal) letters(ctx context.Context, kind string) (map[string]bool, error) {
-	jobs, err := r.manager.DeadLetters(ctx, r.name, r.name+"-"+kind, url.Values{}, mostMessages)
-	dead := map[string]bool{}
-	for _, j := range jobs {
-		dead[j.MessageURL[strings.LastIndexByte(j.MessageURL, '/')+1:]] = true
+// jobs returns which messages are dead letters of a consumer, and which still wait for it.
+func (r *rehearsal) jobs(ctx context.Context, kind string) (dead, waiting map[string]bool, err error) {
+	name := r.name + "-" + kind
+	letters, err := r.manager.DeadLetters(ctx, r.name, name, url.Values{}, mostMessages)
+	if err != nil {
+		return nil, nil, err
 	}
-	return dead, err
+	open, err := r.manager.Jobs(ctx, r.name, name, "", mostMessages)
+	return messagesOf(letters), messagesOf(open), err
+}
+
+func messagesOf(jobs []penstock.ListedJob) map[string]bool {
+	all := map[string]bool{}
+	for _, j := range jobs {
+		all[j.MessageURL[strings.LastIndexByte(j.MessageURL, '/')+1:]] = true
+	}
+	return all
 }
