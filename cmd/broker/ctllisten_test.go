@@ -139,17 +139,23 @@ func TestListenRecordsPlaysAndSendsAgain(t *testing.T) {
 	info, err := os.Stat(filepath.Join(w.folder, "jobs.ndjson"))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode())
-	first := app.got[0]
+	arrival := func(n int) received {
+		app.mu.Lock()
+		defer app.mu.Unlock()
+		return app.got[n]
+	}
+	first := arrival(0)
 
 	// Nothing of a broker is needed to play it.
 	const play = "PENSTOCK_URL=http://127.0.0.1:1 broker listen --play jobs.ndjson --forward "
 	require.Contains(t, w.ok(play+app.URL), " m-1 #1 204 ")
-	require.Equal(t, "good\xff", app.got[1].body)
-	for _, h := range []http.Header{first.header, app.got[1].header} {
+	second := arrival(1)
+	require.Equal(t, "good\xff", second.body)
+	for _, h := range []http.Header{first.header, second.header} {
 		require.Equal(t, "big", h.Get("X-Kind"))
 		h.Del("X-Broker-Consumer-Token") // which no record has
 	}
-	require.Equal(t, first.header, app.got[1].header)
+	require.Equal(t, first.header, second.header)
 	require.Empty(t, w.ok(play+app.URL+" --output quiet"))
 
 	w.ok("broker ctl publish orders bad --id m-2")

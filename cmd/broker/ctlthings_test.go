@@ -122,8 +122,11 @@ func TestCtlShowsCountsAndTimelines(t *testing.T) {
 	p := embeddedWorld(t).start()
 	w := newTerminal(t, p)
 	p.operated()
-	out := w.ok("broker ctl top --for 300ms --every 100ms")
-	require.Greater(t, strings.Count(out, "accepted "), 1, "it looks again")
+	var out string
+	eventually(t, "it looks again", func() bool {
+		out = w.ok("broker ctl top --for 1s --every 100ms")
+		return strings.Count(out, "accepted ") > 1
+	})
 	require.Regexp(t, `orders/billing +pull +ACTIVE +1 +0 +1 +\d`, out)
 	out = w.ok("broker ctl top --for 1ms --json --sort dead")
 	require.Contains(t, out, `"ID":"billing"`)

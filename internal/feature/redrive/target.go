@@ -20,9 +20,9 @@ func (r *Runner) follow(ctx context.Context, of *durable.Redriving) error {
 	if of.State != durable.RedriveRunning {
 		return nil
 	}
-	target := r.o.Catalogue.ConsumerByNo(of.TargetNo)
-	if target == nil || target.Deleted() {
-		return r.finish(ctx, of, durable.RedriveCancelled, "the other consumer was deleted")
+	target := r.target(of)
+	if target == nil {
+		return r.finish(ctx, of, durable.RedriveCancelled, targetDeleted)
 	}
 	if of.ReplayNo == 0 {
 		return r.begin(ctx, target, of)
@@ -51,9 +51,27 @@ func (r *Runner) follow(ctx context.Context, of *durable.Redriving) error {
 	case durable.ReplayDone:
 		return r.finish(ctx, of, durable.RedriveDone, "")
 	case durable.ReplayCancelled:
+		// The end of the consumer ends its replay, and the copy of the catalogue may be older.
+		if err := r.o.Catalogue.Refresh(ctx); err != nil {
+			return err
+		}
+		if r.target(of) == nil {
+			return r.finish(ctx, of, durable.RedriveCancelled, targetDeleted)
+		}
 		return r.finish(ctx, of, durable.RedriveCancelled, "the replay "+replay.ID()+" of the other consumer was cancelled")
 	}
 	return nil
+}
+
+const targetDeleted = "the other consumer was deleted"
+
+// target is the consumer that gets the letters, nil where it was deleted.
+func (r *Runner) target(of *durable.Redriving) *durable.Consumer {
+	k := r.o.Catalogue.ConsumerByNo(of.TargetNo)
+	if k == nil || k.Deleted() {
+		return nil
+	}
+	return k
 }
 
 // begin begins the replay of the letters, or waits for the end of another replay of the consumer.
@@ -86,7 +104,7 @@ func (r *Runner) begin(ctx context.Context, target *durable.Consumer, of *durabl
 			return changes
 		})
 	case errors.Is(err, durable.ErrNotFound):
-		return r.finish(ctx, of, durable.RedriveCancelled, "the other consumer was deleted")
+		return r.finish(ctx, of, durable.RedriveCancelled, targetDeleted)
 	case err != nil:
 		return err
 	}
