@@ -31,8 +31,11 @@ func TestFewFailuresGetASecondRun(t *testing.T) {
 	require.Empty(t, s.suspects())
 }
 
-func TestRacesPanicsAndBuildsGetNoSecondRun(t *testing.T) {
-	for _, events := range [][]string{{raceA, failA, failLine, failP}, {panicP, failA, failLine, failP}, {buildP, failP}} {
+func TestRacesPanicsAndWhatNeverEndedGetNoSecondRun(t *testing.T) {
+	const runB = `{"Action":"output","Package":"p","Test":"TestB","Output":"=== RUN   TestB\n"}`
+	const hitA = `{"Action":"output","Package":"p","Test":"TestA","Output":"race detected during execution of test\n"}`
+	for _, events := range [][]string{{hitA, failA, failLine, failP}, {failA, runB, failLine, failP},
+		{raceA, failA, failLine, failP}, {panicP, failA, failLine, failP}, {buildP, failP}} {
 		s, _ := summarize(events...)
 		require.Empty(t, s.suspects(), events)
 	}

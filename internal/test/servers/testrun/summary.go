@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -35,7 +36,7 @@ type summary struct {
 	alone          []string            // tests that failed beside the others and passed alone
 	packages       map[string]string   // package -> Go's own last line on it
 	broken         map[string][]string // package -> what failed in it, subtests as well
-	unsound        bool                // a data race, a panic, or what does not compile
+	unsound        bool                // a data race, a panic, tests that never ended, or what does not compile
 	pending        map[string]map[string]*strings.Builder
 }
 
@@ -118,6 +119,7 @@ func (s *summary) endPackage(e event) {
 		}
 		for test := range s.pending[e.Package] {
 			s.flush(e.Package, test)
+			s.unsound = s.unsound || test != "" // it never ended, and others may not have begun
 		}
 		if s.packages[e.Package] == "" {
 			s.packages[e.Package] = "FAIL\t" + e.Package
@@ -132,9 +134,13 @@ func (s *summary) endPackage(e event) {
 func (s *summary) flush(pkg, test string) {
 	if b := s.pending[pkg][test]; b != nil {
 		fmt.Fprint(s.out, b.String())
-		s.unsound = s.unsound || strings.Contains(b.String(), "DATA RACE") || strings.Contains(b.String(), "panic: ")
+		s.unsound = s.unsound || unsound.MatchString(b.String())
 	}
 }
+
+// unsound is what a failed test says that no busy machine explains. The report of a race may stand with another
+// test than those that it fails.
+var unsound = regexp.MustCompile(`DATA RACE|race detected|panic: `)
 
 // ok reports whether the run may count as green.
 func (s *summary) ok() bool {
