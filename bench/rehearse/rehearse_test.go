@@ -3,6 +3,8 @@ package rehearse
 import (
 	"bytes"
 	"flag"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +99,21 @@ func TestWhatNobodyPostedIsForeign(t *testing.T) {
 		b.arrive(pull, id)
 	}
 	require.Equal(t, 5, b.foreign)
+}
+
+// The ID of a delivery is its payload, whatever headers the policy leaves.
+func TestAPushIsKnownByItsPayload(t *testing.T) {
+	b := newBooks("m-")
+	b.begin()
+	s := &sink{books: b}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("m-0")))
+	require.Equal(t, http.StatusNoContent, w.Code)
+	require.Zero(t, b.foreign)
+	require.NotZero(t, b.records[0].arrived[push])
+	s.down.Store(true)
+	require.Panics(t, func() { s.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("m-0"))) })
+	require.Zero(t, b.repeated[push])
 }
 
 func TestAllIsWellWhenNothingIsRefusedOrLate(t *testing.T) {
