@@ -57,6 +57,7 @@ type fakeBroker struct {
 	idle    bool // pull consumers are shown nothing
 	journal bool // a channel was put with ack=journal
 
+	timeout    time.Duration // of a delivery
 	deliveries sync.WaitGroup
 	slots      chan struct{}
 }
@@ -92,7 +93,7 @@ func serveFakeBroker(ln net.Listener) (f *fakeBroker, stop func()) {
 	f = &fakeBroker{
 		url: "http://" + ln.Addr().String(), consumers: map[string][]*fakeConsumer{}, stored: map[string]bool{},
 		ids:   ident.NewGenerator(1, func() int64 { return time.Now().UnixMilli() }),
-		slots: make(chan struct{}, 32),
+		slots: make(chan struct{}, 32), timeout: time.Minute,
 	}
 	f.client.MaxIdemponentCallAttempts = 1
 	server := &fasthttp.Server{Handler: f.serve, Logger: silent{}, MaxRequestBodySize: 64 << 20}
@@ -328,7 +329,7 @@ func (f *fakeBroker) enqueue(k *fakeConsumer, j *fakeJob) {
 				req.Header.Set(name, value)
 			}
 			req.SetBodyRaw(j.body)
-			err := f.client.DoTimeout(req, res, 300*time.Millisecond)
+			err := f.client.DoTimeout(req, res, f.timeout)
 			ok := err == nil && res.StatusCode() < 300
 			if err == nil {
 				fasthttp.ReleaseRequest(req)
