@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -43,7 +42,7 @@ func runPage(t *testing.T, p *process, page string, pairs ...string) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	bash := exec.CommandContext(ctx, "bash")
-	bash.Env, bash.WaitDelay = append(clearedEnv(), "NO_PROXY=*"), time.Second
+	bash.Env, bash.WaitDelay = append(clearedEnv(), "NO_PROXY=*"), patience // a curl in front of grep -q ends later
 	text := "set -e -o pipefail\ncurl() { command curl --fail-with-body \"$@\"; }\n" + pageCommands(t, page)
 	for i := 0; i < len(pairs); i += 2 {
 		require.Contains(t, text, pairs[i])

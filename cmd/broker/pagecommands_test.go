@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -50,7 +49,7 @@ func TestTheCommandsOfThePagesWorkInAnyState(t *testing.T) {
 				"127.0.0.1:9000", sink.listener.Addr().String()).Replace(text))
 			var out bytes.Buffer
 			bash.Stdout, bash.Stderr = &out, &out
-			bash.WaitDelay = time.Second
+			bash.WaitDelay = patience // a curl in front of grep -q ends later
 			require.NoError(t, bash.Run(), "start %d, round %d:\n%s", start, round, out.String())
 			cancel()
 			require.Contains(t, out.String(), "HTTP/1.1 202 Accepted", "the worker's report")

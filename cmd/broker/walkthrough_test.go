@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -161,7 +160,7 @@ func (page walkthrough) walk(t *testing.T, w *world) {
 	bash.Stdin = strings.NewReader(script.String())
 	var out bytes.Buffer
 	bash.Stdout, bash.Stderr = &out, &out
-	bash.WaitDelay = time.Second
+	bash.WaitDelay = patience // a curl in front of grep -q ends later
 	require.NoError(t, bash.Run(), out.String())
 	t.Cleanup(func() {
 		if t.Failed() {
