@@ -261,8 +261,11 @@ func attemptOf(o durable.Outcome) attemptKey {
 	if o.Kind == durable.OutcomeDelivered {
 		return attemptKey{} // has no row of attempts
 	}
-	if o.Kind == durable.OutcomeGivenBack {
+	switch {
+	case o.Kind == durable.OutcomeGivenBack:
 		o.Attempts++ // the number under which the worker had it
+	case o.Kind == durable.OutcomeDead && !o.Reason.Attempted():
+		o.Attempts = 0 // it ends the job at the time of an attempt, perhaps
 	}
 	return attemptKey{jobKey{o.ConsumerNo, o.ID}, o.AtMs, o.Attempts}
 }
