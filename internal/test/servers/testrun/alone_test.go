@@ -34,11 +34,18 @@ func TestFewFailuresGetASecondRun(t *testing.T) {
 func TestRacesPanicsAndWhatNeverEndedGetNoSecondRun(t *testing.T) {
 	const runB = `{"Action":"output","Package":"p","Test":"TestB","Output":"=== RUN   TestB\n"}`
 	const hitA = `{"Action":"output","Package":"p","Test":"TestA","Output":"race detected during execution of test\n"}`
+	const logA = `{"Action":"output","Package":"p","Test":"TestA","Output":"    broker b reported a race or a panic:\n"}`
+	const deepA = `{"Action":"output","Package":"p","Test":"TestA","Output":"        \t    \tpanic: boom\n"}`
 	for _, events := range [][]string{{hitA, failA, failLine, failP}, {failA, runB, failLine, failP},
-		{raceA, failA, failLine, failP}, {panicP, failA, failLine, failP}, {buildP, failP}} {
+		{raceA, failA, failLine, failP}, {panicP, failA, failLine, failP}, {buildP, failP},
+		{logA, failA, failLine, failP}, {deepA, failA, failLine, failP}} {
 		s, _ := summarize(events...)
 		require.Empty(t, s.suspects(), events)
 	}
+	// The worker of a client catches the panic of a handler, and a test of it makes one.
+	const caughtA = `{"Action":"output","Package":"p","Test":"TestA","Output":"WARN a job failed error=\"panic: boom\"\n"}`
+	s, _ := summarize(caughtA, failA, failLine, failP)
+	require.NotEmpty(t, s.suspects())
 }
 
 func TestWhatPassesAloneIsNamedAndWhatFailsAgainFails(t *testing.T) {
