@@ -246,10 +246,11 @@ func TestAWorkerDoesEachJobOnceAndReportsIt(t *testing.T) {
 	if most > 8 {
 		t.Fatal(most)
 	}
-	k := get(t, c, consumerPath(q, q))
-	if k["Queued"] != 0. || k["InFlight"] != 0. || k["DeadLetters"] != 0. {
-		t.Fatal(k)
-	}
+	// A claim that was under way at the end may still have a lease that it gives back.
+	eventually(t, "every job to be over", func() bool {
+		k := get(t, c, consumerPath(q, q))
+		return k["Queued"] == 0. && k["InFlight"] == 0. && k["DeadLetters"] == 0.
+	})
 }
 
 func TestWhatAHandlerReturnsBecomesOfTheJob(t *testing.T) {
