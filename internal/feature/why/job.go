@@ -213,12 +213,11 @@ func (v *view) blocked(ctx context.Context, id ident.ID, jobs int) apitype.WhyRe
 	defer cancel()
 	at, err := v.e.o.Store.Blocker(ctx, *v.k, id, v.p.OnBlocked == policy.Block)
 	if errors.Is(err, durable.ErrNotFound) && jobs == 1 {
+		r = v.due(1, id.Time(), "The job before it in its ordering key is over: a broker takes it soon.")
 		if at := v.queue.Job.At; at.After(v.queue.Now) {
-			r = v.due(1, id.Time(), "The job before it in its ordering key is over: the broker takes it at Until at the latest.")
 			r.Until = timeAt(at)
-			return r
 		}
-		return v.due(1, id.Time(), "The job before it in its ordering key is over: a broker takes it at once.")
+		return r
 	}
 	if err != nil {
 		return r
