@@ -231,6 +231,9 @@ func (p *storePair) record() {
 		if o.Kind == durable.OutcomeRetry || o.Kind == durable.OutcomeDead {
 			o.Phase = []durable.Phase{durable.PhaseAnswered, durable.PhaseLeaseEnded}[p.r.below(2)]
 		}
+		if o.Kind == durable.OutcomeDead {
+			o.Reason = []durable.Reason{durable.AttemptsExhausted, durable.Expired, durable.QueuePurged}[p.r.below(3)]
+		}
 		if o.Kind != durable.OutcomeRetry {
 			o.Worker = []string{"", "w;1"}[p.r.below(2)]
 		}

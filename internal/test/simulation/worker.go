@@ -3,6 +3,7 @@ package simulation
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -205,7 +206,8 @@ func (p *worker) told(job, state string, status int) {
 	s := p.w.store
 	s.mu.Lock()
 	got := s.state(jobKey{p.k.No, id}).Status
-	gone := s.message(p.k.ChannelNo, id) == nil // retention removes what is over, before its worker hears of it at times
+	// Retention removes what is over, before its worker hears of it at times.
+	gone := slices.ContainsFunc(s.purged, func(m *durable.Message) bool { return m.ID == id })
 	s.mu.Unlock()
 	if state == "DELIVERED" && !gone && got != durable.Delivered && !p.w.checker.outcomesLost() {
 		p.w.checker.report(id, "I1: consumer %d was told that its DELIVERED is stored; the store has %d", p.k.No, got)
