@@ -310,7 +310,7 @@ func TestWhatCanNeverBeStoredLeavesTheJournalWithItsReason(t *testing.T) {
 // takes messages: it must not overtake one of its key.
 func TestAMessageWithAKeyDoesNotOvertakeTheJournal(t *testing.T) {
 	f := newFaultyStore()
-	f.set(durable.ErrFailed)
+	f.Gate = make(chan struct{}) // the store is well and has not answered yet
 	p, d, _ := startJournal(t, f.Store, t.TempDir(), 1<<20)
 	keyed := func(payload string) *durable.Message {
 		return &durable.Message{ChannelNo: 1, Payload: []byte(payload), Key: payload, Headers: durable.OrderingLine("k", nil)}
@@ -318,10 +318,9 @@ func TestAMessageWithAKeyDoesNotOvertakeTheJournal(t *testing.T) {
 	first, err := p.send(20*time.Millisecond, keyed("first"))
 	require.NoError(t, err)
 	require.NotNil(t, first)
-	p.pulse = &pulse{} // of a store that is well
 	direct := func(m *durable.Message) bool {
-		sub := p.submission(t.Context(), accept.Terms{Since: time.Now()}, time.Minute, []*durable.Message{m})
-		_, direct := sub.plan(time.Minute)
+		sub := p.submission(t.Context(), accept.Terms{Since: time.Now()}, time.Hour, []*durable.Message{m})
+		_, direct := sub.plan(time.Hour)
 		return direct
 	}
 	require.True(t, direct(keyed("second")))
@@ -329,9 +328,9 @@ func TestAMessageWithAKeyDoesNotOvertakeTheJournal(t *testing.T) {
 	elsewhere := keyed("elsewhere")
 	elsewhere.ChannelNo = 2
 	require.False(t, direct(elsewhere), "one of another channel neither")
-	second, err := p.send(time.Minute, keyed("second"))
+	second, err := p.send(time.Hour, keyed("second"))
 	require.NoError(t, err)
-	f.set(nil)
+	close(f.Gate)
 	d.await(t, first)
 	d.await(t, second)
 	f.requireStored(t, "first first", "second second")
