@@ -61,7 +61,7 @@ func (h *hall) dial(from, text string) *bufio.ReadWriter {
 	c, err := d.Dial("tcp", h.addr)
 	require.NoError(h.t, err)
 	h.t.Cleanup(func() { _ = c.Close() })
-	require.NoError(h.t, c.SetDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(h.t, c.SetDeadline(time.Now().Add(time.Minute)))
 	_, err = io.WriteString(c, text)
 	require.NoError(h.t, err)
 	return bufio.NewReadWriter(bufio.NewReader(c), bufio.NewWriter(c))

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -47,7 +48,8 @@ func TestTheTableHoldsEveryRouteOfTheSpecifications(t *testing.T) {
 
 // A HEAD is answered as the GET is, without the body.
 func TestHEADIsWhereverGETIs(t *testing.T) {
-	w := newWorld(t, nil)
+	now := time.Now().UnixMilli() // some answers tell the time
+	w := newWorld(t, func(o *Options) { o.NowMs = func() int64 { return now } })
 	w.channel()
 	k := w.consumer("k", "push")
 	m := w.insert(durable.Message{Key: "m", Payload: []byte("payload")})

@@ -141,7 +141,7 @@ func TestEachBrokenPromiseIsFoundAndNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := startFakeBroker(t)
 			c.breakIt(f)
-			args := append([]string{"run", "--messages", "200", "--connections", "4", "--drain", "1s"}, c.args...)
+			args := append([]string{"run", "--messages", "200", "--connections", "4", "--drain", "3s"}, c.args...)
 			code, text, r := runBench(t, f, args...)
 			require.Equal(t, c.code, code, text)
 			c.check(t, r.Results[0].Ledger)
@@ -193,7 +193,7 @@ func TestWhatIsStillQueuedAtTheEndIsPendingAndNotLost(t *testing.T) {
 func TestABacklogHoldsAClosedLoop(t *testing.T) {
 	f := startFakeBroker(t)
 	f.idle = true
-	_, _, r := runBench(t, f, "run", "--warmup", "0", "--duration", "500ms", "--connections", "2", "--push-consumers", "0",
+	_, _, r := runBench(t, f, "run", "--warmup", "0", "--duration", "3s", "--connections", "2", "--push-consumers", "0",
 		"--pull-workers", "1",
 		"--drain", "100ms", "--max-backlog", "50")
 	require.Less(t, r.Results[0].Ledger.Acked, int64(60))
@@ -202,7 +202,7 @@ func TestABacklogHoldsAClosedLoop(t *testing.T) {
 
 func TestDeadLettersAreNotLosses(t *testing.T) {
 	code, text, r := runBench(t, startFakeBroker(t), "run", "--messages", "20", "--connections", "2", "--sink",
-		"fail=100%", "--drain", "1s")
+		"fail=100%", "--drain", "30s")
 	require.Equal(t, ExitOK, code, text)
 	require.EqualValues(t, 20, r.Results[0].Ledger.Dead)
 }

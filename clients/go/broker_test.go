@@ -300,12 +300,12 @@ func TestWhatAHandlerReturnsBecomesOfTheJob(t *testing.T) {
 
 func TestALeaseIsRenewedWhileAHandlerWorks(t *testing.T) {
 	c, q := real(t)
-	w := worker(t, c, q, WorkerOptions{Lease: 5 * time.Second})
+	w := worker(t, c, q, WorkerOptions{Lease: 10 * time.Second})
 	over := make(chan error, 1)
 	w.Handle("long", func(ctx context.Context, d *Delivery) error {
 		select {
 		case <-ctx.Done():
-		case <-time.After(11 * time.Second):
+		case <-time.After(21 * time.Second):
 		}
 		over <- context.Cause(ctx)
 		return nil

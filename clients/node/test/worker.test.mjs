@@ -41,7 +41,7 @@ test('a worker claims exactly the slots that are free', async () => {
 test('a lease lives while the event loop is blocked', async () => {
   const q = unique('block');
   let done = 0;
-  await working(q, { block: () => { for (const end = Date.now() + 5000; Date.now() < end;); done++; } }, { lease: 1000 }, async (c) => {
+  await working(q, { block: () => { for (const end = Date.now() + 9000; Date.now() < end;); done++; } }, { lease: 3000 }, async (c) => {
     await c.manage.putChannel(q);
     await c.manage.putConsumer(q, q, { type: 'pull', timeout: '1s' });
     const { messageId } = await c.enqueue(q, { task: 'block' });

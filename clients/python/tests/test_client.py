@@ -124,9 +124,9 @@ class ClaimTest(BrokerCase):
     def test_a_lease_is_extended(self) -> None:
         q = fresh()
         self.client.enqueue(q, "noop")
-        (job,) = self.client.claim(q, wait=20, lease=1)
+        (job,) = self.client.claim(q, wait=20, lease=5)
         self.client.extend(job, lease=60)
-        self.assertEqual(self.client.claim(q, wait=2), [])
+        self.assertEqual(self.client.claim(q, wait=7), [])
         self.client.ack(job)
 
 

@@ -196,6 +196,7 @@ func TestAHostileMailServerHoldsAMailNoLongerThanItsContext(t *testing.T) {
 			t.Parallel()
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
 			closed, done := make(chan struct{}), make(chan struct{})
 			go func() {
 				defer close(done)
@@ -204,6 +205,9 @@ func TestAHostileMailServerHoldsAMailNoLongerThanItsContext(t *testing.T) {
 					return
 				}
 				defer c.Close()
+				if !tc.tooMuch {
+					time.AfterFunc(500*time.Millisecond, cancel)
+				}
 				tc.serve(c)
 				close(closed)
 			}()
@@ -213,10 +217,6 @@ func TestAHostileMailServerHoldsAMailNoLongerThanItsContext(t *testing.T) {
 			}
 			m, err := NewMail("smtp://"+l.Addr().String()+tc.query, "a@example.com", []string{"b@example.com"}, nil)
 			require.NoError(t, err)
-			ctx, cancel := context.WithCancel(t.Context())
-			if !tc.tooMuch {
-				time.AfterFunc(500*time.Millisecond, cancel)
-			}
 			start := time.Now()
 			err = m.Send(ctx, "alert-1", []apitype.Alert{{Event: "consumer.dead"}})
 			require.Error(t, err)

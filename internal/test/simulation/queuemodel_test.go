@@ -33,7 +33,7 @@ type queuePair struct {
 func TestQueueModelIsWhatTheScriptsDo(t *testing.T) {
 	for seed := range uint64(20) {
 		server := miniredis.RunT(t)
-		client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+		client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1, ReadTimeout: time.Minute})
 		p := &queuePair{t: t, r: draw(seed, word("queue model")), model: queuemodel.New(), server: server,
 			now: time.UnixMilli(1_800_000_000_000)}
 		p.window = 1 + p.r.below(6)

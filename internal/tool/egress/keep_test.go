@@ -113,7 +113,7 @@ func TestAnAnswerThatWaitedForRoomUntilItsDeadlineIsKept(t *testing.T) {
 	for waited, want := range map[bool]error{true: nil, false: ErrTimeout} {
 		req := fasthttp.AcquireRequest()
 		k := &Keep{Bytes: 10_000, Headers: all, Waited: waited}
-		r := target.PostKeeping(req, 300*time.Millisecond, k)
+		r := target.PostKeeping(req, 2*time.Second, k)
 		fasthttp.ReleaseRequest(req)
 		require.ErrorIs(t, r.Err, want)
 		require.Equal(t, waited, r.OK())
