@@ -31,7 +31,7 @@ func TestAHangupReopensTheLog(t *testing.T) {
 		return string(text)
 	}
 	require.Contains(t, read(file), "from before")
-	require.Contains(t, read(file), "broker is ready")
+	eventually(t, "the last line of the start", func() bool { return strings.Contains(read(file), "broker is ready") })
 
 	// As programs do that rotate logs; the second kind makes the new file itself.
 	require.NoError(t, os.Rename(file, file+".1"))
