@@ -195,10 +195,19 @@ func codedResponses(t *testing.T, p *process) {
 	var view apitype.Responses
 	require.NoError(t, json.Unmarshal([]byte(s.do("GET", s.path("/message/m/responses"), "", from...).body), &view))
 	require.Equal(t, "gzip", view.Result[0].Headers["Content-Encoding"])
-	eventually(t, "the reply", func() bool { mu.Lock(); defer mu.Unlock(); return len(replies) == 1 })
-	require.Equal(t, "gzip", replies[0].header.Get("Content-Encoding"))
-	require.Equal(t, "de", replies[0].header.Get("Content-Language"))
-	require.Equal(t, answer, replies[0].body)
+	var reply received
+	eventually(t, "the reply", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(replies) == 0 {
+			return false
+		}
+		reply = replies[0]
+		return true
+	})
+	require.Equal(t, "gzip", reply.header.Get("Content-Encoding"))
+	require.Equal(t, "de", reply.header.Get("Content-Language"))
+	require.Equal(t, answer, reply.body)
 
 	// A response that a receiver posts keeps its codings, too.
 	s.put(s.path("/consumer/poster"), "token", "poster-token", "type", "pull", "responses", "store")

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -100,11 +101,14 @@ var consumerLives = map[string]func(*testing.T, *life){
 		s.delete(s.path("/consumer/k"))
 		release := make(chan struct{})
 		j := newSink(t, func(int, received) int { <-release; return 204 })
+		free := sync.OnceFunc(func() { close(release) })
+		t.Cleanup(free)
 		s.join("j=" + j.URL)
+		s.put(s.path("/consumer/j"), "timeout", "2m")
 		inFlight := s.publish("n")
 		eventually(t, "the request", func() bool { return j.count() == 1 })
 		s.delete(s.path("/consumer/j"))
-		close(release)
+		free()
 		s.awaitStatus(inFlight, "DELIVERED")
 		s.meanwhile()
 		require.Equal(t, "consumer_deleted", s.awaitStatus(at, "DEAD").Jobs[0].ReasonCode)
@@ -257,8 +261,10 @@ var consumerLives = map[string]func(*testing.T, *life){
 	"a consumer changes: `callbackUrl`: claimed jobs whose request has not begun": func(t *testing.T, s *life) {
 		release := make(chan struct{})
 		k := newSink(t, func(int, received) int { <-release; return 410 })
+		free := sync.OnceFunc(func() { close(release) })
+		t.Cleanup(free)
 		s.join("k=" + k.URL)
-		s.put(s.path("/consumer/k"), "concurrency", "1", "timeout", "20s") // a slow machine changes the URL in time
+		s.put(s.path("/consumer/k"), "concurrency", "1", "timeout", "2m") // a slow machine changes the URL in time
 		for i := range 5 {
 			s.publish(fmt.Sprint(i))
 		}
@@ -266,7 +272,7 @@ var consumerLives = map[string]func(*testing.T, *life){
 		ok := newSink(t, nil)
 		s.put(s.path("/consumer/k"), "callbackUrl", ok.URL)
 		s.meanwhile()
-		close(release)
+		free()
 		eventually(t, "all jobs at the new URL", func() bool { return ok.distinct() == 5 })
 		require.Equal(t, 1, k.count())
 		require.Equal(t, "ACTIVE", s.consumer("k").State, "the 410 was of the former URL")

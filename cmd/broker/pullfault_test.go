@@ -13,7 +13,7 @@ import (
 // broker holds the leases of the reports that wait, so no other worker gets the jobs.
 func TestFaultPauseOfMySQLLetsNoLeaseOfAReportedJobEnd(t *testing.T) {
 	parallel(t)
-	w := ownMySQLWorld(t).with(quick...) // a lease lasts 1 s + 0.5 s
+	w := ownMySQLWorld(t).with(quick...).with("BROKER_STOP_TIMEOUT=5s") // a lease lasts 5 s + 0.5 s
 	p := w.start()
 	s := p.stage(t, "k")
 	for range 3 {
@@ -28,13 +28,14 @@ func TestFaultPauseOfMySQLLetsNoLeaseOfAReportedJobEnd(t *testing.T) {
 	w.mysql.Pause()
 	claimed := time.Now()
 	answers := make(chan int, 3)
-	go func() { answers <- s.move("k", single, to("DELIVERED"), "X-Broker-Lease", leases[0]).status }()
-	go func() { answers <- s.move("k", dead, to("DEAD")).status }()
-	go func() {
-		answers <- s.do("POST", s.path("/consumer/k/jobs"), `{"Updates":[{"ID":"`+batch+`","Lease":"`+leases[1]+
-			`","NextState":"DELIVERED"}]}`,
-			append(consumerTokens("k"), "Content-Type", "application/json")...).status
-	}()
+	report := func(path, body string, headers ...string) {
+		r, _ := p.try("POST", s.path("/consumer/k/"+path), body, append(consumerTokens("k"), append(headers, "Content-Type",
+			"application/json")...)...)
+		answers <- r.status
+	}
+	go report("job/"+single, to("DELIVERED"), "X-Broker-Lease", leases[0])
+	go report("job/"+dead, to("DEAD"))
+	go report("jobs", `{"Updates":[{"ID":"`+batch+`","Lease":"`+leases[1]+`","NextState":"DELIVERED"}]}`)
 
 	leased, queue := "", w.openRedis()
 	keys, err := queue.Keys(t.Context(), "*").Result()
@@ -46,7 +47,7 @@ func TestFaultPauseOfMySQLLetsNoLeaseOfAReportedJobEnd(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, leased)
-	for time.Since(claimed) < 5*time.Second {
+	for time.Since(claimed) < 9*time.Second {
 		all, err := queue.ZRangeWithScores(t.Context(), leased, 0, -1).Result()
 		require.NoError(t, err)
 		require.Len(t, all, 3, "nothing is due again")

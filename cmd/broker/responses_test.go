@@ -133,7 +133,9 @@ func TestResponsesComeBack(t *testing.T) {
 		require.Equal(t, "re: lo", v.Result[0].Body)
 		require.True(t, v.Result[0].Truncated)
 		require.Equal(t, "result of longer", v.Result[1].Body)
+		r.mu.Lock()
 		polls := r.polls["/result/longer"]
+		r.mu.Unlock()
 		require.GreaterOrEqual(t, polls[1].Sub(polls[0]), 2*time.Second, "Retry-After is never undercut")
 		n, reply := r.got("m2")
 		require.Equal(t, 1, n)

@@ -77,9 +77,16 @@ func TestResultsAreAskedForWhereTheyMayBe(t *testing.T) {
 			require.Equal(t, "DELIVERED_TO_RECEIVER", s.responses(id, "").Result[0].State)
 		}
 		a.requireWaits(t, "/of/named")
-		require.NotEmpty(t, a.polls["/of/named"][0].header.Get("X-Broker-Consumer-Token"))
-		require.Empty(t, elsewhere.polls["/other"][0].header.Get("X-Broker-Consumer-Token"))
+		require.NotEmpty(t, a.first("/of/named").Get("X-Broker-Consumer-Token"))
+		require.Empty(t, elsewhere.first("/other").Get("X-Broker-Consumer-Token"))
 	})
+}
+
+// first returns the header of the first poll of a path.
+func (a *asked) first(path string) http.Header {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.polls[path][0].header
 }
 
 // requireWaits requires that a path was polled twice, and not earlier than Retry-After said.

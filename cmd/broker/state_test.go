@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -116,14 +117,17 @@ func pausedConsumer(t *testing.T, p *process) {
 func pausedInFlight(t *testing.T, p *process) {
 	release := make(chan struct{})
 	sink := newSink(t, func(int, received) int { <-release; return 204 })
+	free := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(free)
 	s := p.stage(t, "k="+sink.URL)
+	s.put(s.path("/consumer/k"), "timeout", "2m")
 	at := s.publish("in flight")
 	eventually(t, "the request", func() bool { return sink.count() == 1 })
 	k := s.change("k", "pause")
 	require.Equal(t, 1, *k.InFlight)
 	require.Zero(t, *k.Queued, "what is in flight is not queued")
 	later := s.publish("later")
-	close(release)
+	free()
 	s.awaitStatus(at, "DELIVERED")
 	require.Equal(t, "QUEUED", s.message(later).Jobs[0].Status)
 	require.Equal(t, 1, sink.count())

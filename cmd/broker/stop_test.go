@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -48,12 +49,15 @@ func TestAStopWaitsForAnswersInItsTime(t *testing.T) {
 	arrived, answer := make(chan struct{}), make(chan struct{})
 	var requests atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		requests.Add(1)
-		close(arrived)
+		if requests.Add(1) == 1 {
+			close(arrived)
+		}
 		<-answer
 		rw.WriteHeader(204)
 	}))
 	t.Cleanup(server.Close)
+	free := sync.OnceFunc(func() { close(answer) })
+	t.Cleanup(free)
 	s := p.stage(t, "k="+server.URL)
 	at := s.publish("slow")
 	<-arrived
@@ -63,7 +67,7 @@ func TestAStopWaitsForAnswersInItsTime(t *testing.T) {
 		_, err := p.try("GET", "/livez", "")
 		return err != nil
 	})
-	close(answer)
+	free()
 	require.Equal(t, 0, <-ended)
 	s.on(w.start()).awaitStatus(at, "DELIVERED")
 	require.EqualValues(t, 1, requests.Load())

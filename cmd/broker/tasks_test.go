@@ -110,7 +110,7 @@ func TestWhySaysThatNoWorkerTakesATask(t *testing.T) {
 				r.Detail)
 			require.Contains(t, r.Action, "Accept-Tasks: resize")
 		}
-		require.Equal(t, string(why.Due), s.why(of).Reasons[1].Code, "a worker takes the other job")
+		s.awaitReason(of, why.Due) // of the other job, which a worker takes
 		claim("mailer", "Accept-Tasks", "nothing")
 		claim("other", "Accept-Tasks", "nothing")
 		r := s.awaitReason(of, why.NoWorker)
