@@ -13,7 +13,7 @@ import (
 
 func TestThePagesHaveEachRouteTypeAndCode(t *testing.T) {
 	d := read()
-	routes, failures := string(Routes().body), string(Errors().body)
+	routes, failures := string(renderRoutes()), string(renderErrors())
 	n := 0
 	for _, p := range d.Paths {
 		for _, m := range p.Value {
@@ -42,11 +42,10 @@ func TestThePagesHaveEachRouteTypeAndCode(t *testing.T) {
 
 // The policy names the hash of the style, and a page has no other style, no script and nothing from elsewhere.
 func TestThePolicyAllowsTheStyleOfThePageOnly(t *testing.T) {
-	for _, f := range []*File{Routes(), Errors()} {
-		page := string(f.body)
+	for _, page := range []string{string(renderRoutes()), string(renderErrors())} {
 		_, rest, _ := strings.Cut(page, "<style>")
 		inside, _, _ := strings.Cut(rest, "</style>")
-		require.Contains(t, f.policy, "sha256-"+hashOf(inside))
+		require.Contains(t, pagePolicy, "sha256-"+hashOf(inside))
 		require.NotRegexp(t, `<script|<img|<link|<iframe| style=| on[a-z]+=|ZgotmplZ`, page)
 	}
 }
@@ -88,6 +87,6 @@ func TestACommandIsWhole(t *testing.T) {
 			"  &#34;$PENSTOCK_URL/channel/orders/broadcast&#34;",
 		"--data-urlencode &#39;name=Orders&#39;",
 	} {
-		require.Contains(t, string(Routes().body), want)
+		require.Contains(t, string(renderRoutes()), want)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/penstock-broker/penstock/internal/feature/openapi"
+	"github.com/penstock-broker/penstock/internal/tool/asset"
 )
 
 //go:generate go run .
@@ -32,5 +32,5 @@ func write() error {
 	if err := os.WriteFile(file, text, 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(file+".gz", openapi.Pack(text), 0o644)
+	return os.WriteFile(file+".gz", asset.Pack(text), 0o644)
 }
