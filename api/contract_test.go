@@ -74,8 +74,10 @@ func TestAnswersOfTheControlPlaneHaveTheirTypes(t *testing.T) {
 		body := apitype.Body{Media: apitype.MediaProblem, Value: apitype.Problem{}}
 		if e.Status < 400 {
 			answers := all[e.route].Answers
-			i := slices.IndexFunc(answers, func(a apitype.Answer) bool { return a.Status == e.Status })
-			require.GreaterOrEqual(t, i, 0, "%s answers %d", e.route, e.Status)
+			i := slices.IndexFunc(answers, func(a apitype.Answer) bool {
+				return a.Status == e.Status && strings.HasPrefix(e.Header("Content-Type"), a.Media)
+			})
+			require.GreaterOrEqual(t, i, 0, "%s answers %d with %q", e.route, e.Status, e.Header("Content-Type"))
 			body, called[e.route] = answers[i].Body, true
 		}
 		switch {

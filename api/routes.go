@@ -171,9 +171,9 @@ var table = []Route{
 	{Method: post, Path: "/", Access: AccessSQS, Summary: "an action of SQS", Body: OwnBody, own: (*API).serveSQS},
 	{Method: post, Path: "/sqs/{channel}/{consumer}", Access: AccessSQS, Summary: "an action of SQS, at a QueueUrl", Body: OwnBody, own: (*API).serveSQS},
 
-	{Method: get, Path: "/ui/", Access: AccessUI, Summary: "the dashboard: is all well?", serve: dashboard("/ui/")},
+	{Method: get, Path: "/ui/", Access: AccessUI, Summary: "the dashboard: is all well?", Query: []string{"over"}, serve: dashboard("/ui/")},
 	{Method: get, Path: "/ui/channels", Access: AccessUI, Summary: "the page of all channels", Query: []string{"first"}, serve: dashboard("/ui/channels")},
-	{Method: get, Path: "/ui/channel/{channel}", Access: AccessUI, Summary: "the page of a channel", Query: []string{"since", "first", "place", "done"}, serve: dashboard("/ui/channel/{channel}")},
+	{Method: get, Path: "/ui/channel/{channel}", Access: AccessUI, Summary: "the page of a channel", Query: []string{"over", "since", "first", "place", "done"}, serve: dashboard("/ui/channel/{channel}")},
 	{Method: get, Path: "/ui/dlq", Access: AccessUI, Summary: "the page of dead letters by cause", Query: []string{"channel", "consumer"}, serve: dashboard("/ui/dlq")},
 	{Method: get, Path: "/ui/redrives", Access: AccessUI, Summary: "the page of redrives", Query: []string{"channel", "consumer", "first"}, serve: dashboard("/ui/redrives")},
 	{Method: get, Path: "/ui/scheduled", Access: AccessUI, Summary: "the page of scheduled messages", Query: []string{"channel", "first", "place"}, serve: dashboard("/ui/scheduled")},
@@ -184,7 +184,7 @@ var table = []Route{
 	{Method: post, Path: "/ui/publish", Access: AccessUI, Summary: "send a message by the dashboard", Body: formBody, serve: dashboard("/ui/publish")},
 	{Method: get, Path: "/ui/search", Access: AccessUI, Summary: "search for IDs and names", Query: []string{"q"}, serve: dashboard("/ui/search")},
 	{Method: get, Path: "/ui/consumers", Access: AccessUI, Summary: "the page of all consumers", Query: consumersQueries, serve: dashboard("/ui/consumers")},
-	{Method: get, Path: "/ui/channel/{channel}/consumer/{consumer}", Access: AccessUI, Summary: "the page of a consumer", Query: []string{"done"}, serve: dashboard("/ui/channel/{channel}/consumer/{consumer}")},
+	{Method: get, Path: "/ui/channel/{channel}/consumer/{consumer}", Access: AccessUI, Summary: "the page of a consumer", Query: []string{"over", "done"}, serve: dashboard("/ui/channel/{channel}/consumer/{consumer}")},
 	{Method: get, Path: "/ui/channel/{channel}/message/{message}", Access: AccessUI, Summary: "the page of a message", Query: []string{"first", "as", "show"}, serve: dashboard("/ui/channel/{channel}/message/{message}")},
 	{Method: get, Path: "/ui/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessUI, Summary: "the page of a job", Query: []string{"first", "as"}, serve: dashboard("/ui/channel/{channel}/consumer/{consumer}/job/{job}")},
 	{Method: get, Path: "/ui/channel/{channel}/action/{action}", Access: AccessUI, Summary: "what an action on a channel would do", serve: dashboard("/ui/channel/{channel}/action/{action}")},
@@ -196,6 +196,7 @@ var table = []Route{
 	{Method: post, Path: "/ui/logout", Access: AccessUI, Summary: "end a session of the dashboard", Body: smallBody, serve: dashboard("/ui/logout")},
 	{Method: get, Path: "/ui/style.css", Access: AccessUI, Summary: "the style sheet of the dashboard", serve: dashboard("/ui/style.css")},
 	{Method: get, Path: "/ui/icon.svg", Access: AccessUI, Summary: "the icon of the dashboard", serve: dashboard("/ui/icon.svg")},
+	{Method: get, Path: "/ui/script.js", Access: AccessUI, Summary: "the script of the dashboard", serve: dashboard("/ui/script.js")},
 
 	{Method: get, Path: "/", Access: AccessOps, Summary: "what this is, and links", serve: (*API).getRoot},
 	{Method: get, Path: "/livez", Access: AccessOps, Summary: "the process is alive", serve: (*API).livez},

@@ -82,6 +82,10 @@ func TestHEADIsWhereverGETIs(t *testing.T) {
 			require.Equal(t, full.ContentLength, bare.ContentLength, "%s\n%s", path, text)
 			for _, h := range []http.Header{full.Header, bare.Header} {
 				h.Del("Date")
+				policy := h.Get("Content-Security-Policy") // a page has another nonce each time
+				if at := strings.Index(policy, "'nonce-"); at > 0 {
+					h.Set("Content-Security-Policy", policy[:at])
+				}
 			}
 			require.Equal(t, full.Header, bare.Header, path)
 			if etag := full.Header.Get("ETag"); etag != "" {

@@ -148,7 +148,7 @@ func (p pages) Troubled() int {
 
 // Overview says how the whole broker is doing. It costs three statements: the history, its marks, and the last
 // attempts of the consumers in trouble.
-func (p pages) Overview(ctx context.Context) (o ui.Overview) {
+func (p pages) Overview(ctx context.Context, over ui.Span) (o ui.Overview) {
 	channels := p.o.Catalogue.Channels("", 1<<30)
 	o.Channels = len(channels)
 	for _, ch := range channels {
@@ -168,7 +168,7 @@ func (p pages) Overview(ctx context.Context) (o ui.Overview) {
 	}
 	p.recall(ctx, page, o.Trouble)
 	now := p.o.NowMs()
-	view, err := (&history.Reader{Store: p.o.Store, NowMs: p.o.NowMs}).Range(ctx, p.lastHour(now))
+	view, err := (&history.Reader{Store: p.o.Store, NowMs: p.o.NowMs}).Range(ctx, p.past(over, now))
 	if err == nil && len(view.Result) > 0 {
 		o.History = &view
 	}
@@ -176,10 +176,10 @@ func (p pages) Overview(ctx context.Context) (o ui.Overview) {
 	return o
 }
 
-// lastHour is the question about the last hour, by the minute.
-func (p pages) lastHour(nowMs int64) history.Query {
-	step, _ := history.StepNamed("1m")
-	return history.Query{Step: step, FromMs: nowMs - historyRange.Milliseconds(), ToMs: nowMs}
+// past is the question about a span that ends now.
+func (p pages) past(over ui.Span, nowMs int64) history.Query {
+	return history.Query{Step: history.StepIn(over.Slot), Slot: over.Slot, FromMs: nowMs - over.Length.Milliseconds(),
+		ToMs: nowMs}
 }
 
 // health says what is wrong with store and queue. failure is that of reading the store.
@@ -199,7 +199,7 @@ func (p pages) health(ctx context.Context, o *ui.Overview, failure error) {
 }
 
 // Consumer says how a consumer is doing.
-func (p pages) Consumer(ctx context.Context, channel, id string) (c ui.Consumer, err error) {
+func (p pages) Consumer(ctx context.Context, channel, id string, over ui.Span) (c ui.Consumer, err error) {
 	ch, k, err := p.known(channel, id)
 	if err != nil {
 		return c, err
@@ -225,7 +225,7 @@ func (p pages) Consumer(ctx context.Context, channel, id string) (c ui.Consumer,
 		}
 		c.Workers = w.Result
 	}
-	q := p.lastHour(p.o.NowMs())
+	q := p.past(over, p.o.NowMs())
 	q.ChannelNo, q.ConsumerNo = ch.No, k.No
 	if c.History, err = (&history.Reader{Store: p.o.Store, NowMs: p.o.NowMs}).Slots(ctx, q); err != nil {
 		c.Missing = append(c.Missing, "The history cannot be read now.")

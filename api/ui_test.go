@@ -23,6 +23,9 @@ import (
 const pagePolicy = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'"
 
+// pageScript is the script of a page, with the nonce that the policy of the answer names.
+var pageScript = regexp.MustCompile(`<script src="/ui/script.js" nonce="([0-9a-f]{32})"></script>`)
+
 // newUIWorld is a world whose API has a sampler. count takes a sample.
 func newUIWorld(t *testing.T, change func(*Options)) (w *world, count func()) {
 	t.Helper()
@@ -48,12 +51,17 @@ func newUIWorld(t *testing.T, change func(*Options)) (w *world, count func()) {
 func (w *world) page(path string, headers ...string) reply {
 	w.t.Helper()
 	r := w.get(path, append(headers, browser)...)
-	require.Equal(w.t, pagePolicy, r.Header("Content-Security-Policy"), path)
+	policy, body := pagePolicy, r.Body
+	if m := pageScript.FindStringSubmatch(body); m != nil {
+		policy += "; connect-src 'self'; script-src 'nonce-" + m[1] + "'"
+		body = strings.Replace(body, m[0], "", 1)
+	}
+	require.Equal(w.t, policy, r.Header("Content-Security-Policy"), path)
 	require.Equal(w.t, "nosniff", r.Header("X-Content-Type-Options"), path)
 	if strings.HasPrefix(r.Header("Content-Type"), "text/html") {
 		require.Equal(w.t, "no-store", r.Header("Cache-Control"))
 		for _, inline := range []string{"<script", "<style", " style=", " onclick", "javascript:", "http-equiv"} {
-			require.NotContains(w.t, r.Body, inline, path)
+			require.NotContains(w.t, body, inline, path)
 		}
 		for _, loaded := range regexp.MustCompile(`(?:src|href|action)="([^"]*)"`).FindAllStringSubmatch(r.Body, -1) {
 			require.Regexp(w.t, "^(/ui/|#)", loaded[1], path)
@@ -81,6 +89,7 @@ func uiExchanges(w *world) (out []wired) {
 		path := strings.NewReplacer("/consumer/k", "/consumer/pull", "/job/j", "/job/"+job).Replace(example(r.Path))
 		out = append(out, wired{"GET " + r.Path, "GET " + path, w.get(path).is(200)})
 	}
+	out = append(out, wired{"GET /ui/", "GET /ui/", w.get("/ui/", "Accept: text/event-stream").is(200)})
 	for route, path := range map[string]string{
 		"/ui/channel/{channel}/consumer/{consumer}/action/{action}": "/ui/channel/c/consumer/pull/action/pause",
 		"/ui/channel/{channel}/action/{action}":                     "/ui/channel/c/action/pause"} {
@@ -247,7 +256,8 @@ func TestAPageOfTheDashboardTakesThreeStatements(t *testing.T) {
 	w.consumer("pull", "pull")
 	count()
 	stored.Store = nil
-	for _, path := range []string{"/ui/", "/ui/consumers", "/ui/consumers?sort=dead", "/ui/channel/c/consumer/k",
+	for _, path := range []string{"/ui/", "/ui/?over=30d", "/ui/consumers", "/ui/consumers?sort=dead",
+		"/ui/channel/c/consumer/k",
 		"/ui/channel/c/consumer/pull", "/ui/channels", "/ui/channel/c", "/ui/channel/c/message/" + m.ID.String(),
 		"/ui/channel/c/consumer/k/job/" + m.ID.Job(k.Position).String(), "/ui/dlq", "/ui/dlq?channel=c&consumer=k",
 		"/ui/scheduled", "/ui/scheduled?channel=c", "/ui/bulks?channel=c", "/ui/replays", "/ui/replays?channel=c&consumer=k",
@@ -255,6 +265,23 @@ func TestAPageOfTheDashboardTakesThreeStatements(t *testing.T) {
 		sent = nil
 		w.page(path).is(200)
 		require.LessOrEqual(t, len(sent), 3, "%s: %s", path, strings.Join(sent, "\n"))
+	}
+}
+
+func TestTheChartsGoBackAsFarAsTheAddressSays(t *testing.T) {
+	w, count := newUIWorld(t, nil)
+	w.channel()
+	w.consumer("k", "pull")
+	count()
+	for _, path := range []string{"/ui/", "/ui/channel/c", "/ui/channel/c/consumer/k"} {
+		for over, words := range map[string]string{"": "hour", "?over=1h": "hour", "?over=24h": "24 hours",
+			"?over=7d": "7 days", "?over=30d": "30 days"} {
+			r := w.page(path + over).is(200)
+			require.Contains(t, r.Body, "<h2>Last "+words+"</h2>", path+over)
+			rows := strings.Count(r.Body, `data-label="p99, ms"`)
+			require.True(t, 55 < rows && rows < 175, "%s: %d rows", path+over, rows)
+		}
+		w.page(path + "?over=2h").is(400)
 	}
 }
 
@@ -298,6 +325,9 @@ func TestTheDashboardNeedsASessionWhereManagementIsClosed(t *testing.T) {
 	w.page("/ui/login").is(200)
 	w.page("/ui/style.css").is(200)
 	w.page("/ui/icon.svg").is(200)
+	w.page("/ui/script.js").is(200)
+	stream := w.get("/ui/consumers", "Accept: text/html, text/event-stream").is(200)
+	require.Equal(t, "event: penstock:login\ndata: \n\n", stream.Body, "a page whose session has ended is told")
 	w.page("/ui/", adminHeader).is(200)
 	require.Equal(t, "/ui/", w.get("/ui").is(303).Header("Location"))
 

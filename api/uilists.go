@@ -61,13 +61,13 @@ func (p pages) channelOf(ctx context.Context, ch *catalogue.Channel, troubled ma
 }
 
 // Channel says how a channel is doing: one statement, for its history.
-func (p pages) Channel(ctx context.Context, id string) (c ui.Channel, err error) {
+func (p pages) Channel(ctx context.Context, id string, over ui.Span) (c ui.Channel, err error) {
 	ch := p.o.Catalogue.Channel(id)
 	if ch == nil {
 		return c, catalogue.ErrUnknownChannel
 	}
 	c = p.channelOf(ctx, ch, p.troubledOf(ctx))
-	q := p.lastHour(p.o.NowMs())
+	q := p.past(over, p.o.NowMs())
 	q.ChannelNo = ch.No
 	if c.History, err = (&history.Reader{Store: p.o.Store, NowMs: p.o.NowMs}).Slots(ctx, q); err != nil {
 		c.Missing = append(c.Missing, "The history cannot be read now.")

@@ -22,6 +22,7 @@ type ReadStore interface {
 // the channel.
 type Query struct {
 	Step                  Step
+	Slot                  time.Duration // of the answer, a multiple of Step; 0: Step
 	FromMs, ToMs          int64
 	ChannelNo, ConsumerNo uint32
 }
@@ -69,8 +70,8 @@ func (r *Reader) Slots(ctx context.Context, q Query) ([]apitype.HistorySlot, err
 }
 
 func (r *Reader) slots(ctx context.Context, q Query, now int64) ([]apitype.HistorySlot, error) {
-	length := q.Step.Length.Milliseconds()
-	from := max(q.Step.Begin(q.FromMs), q.Step.oldest(now))
+	length := max(q.Step.Length, q.Slot).Milliseconds()
+	from := max(begin(q.FromMs, length), q.Step.oldest(now))
 	to := q.ToMs
 	if to >= now { // the present slot has begun
 		to = now + 1

@@ -269,6 +269,39 @@ func TestASlotHasWhatHappenedInIt(t *testing.T) {
 	})
 }
 
+// A slot of an answer may have several steps: it is the sum of theirs, and begins at a multiple of its length.
+func TestASlotMayHaveSeveralSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // begins at a full hour
+		s := newFakeStore()
+		b := s.start(true)
+		defer b.stop()
+		for range 130 {
+			b.end(durable.OutcomeDelivered, 1, 3)
+			time.Sleep(time.Minute)
+		}
+		now := time.Now()
+		r := Reader{Store: s, NowMs: func() int64 { return now.UnixMilli() }}
+		ask := func(slot time.Duration) []apitype.HistorySlot {
+			slots, err := r.Slots(t.Context(), Query{Step: StepIn(slot), Slot: slot, FromMs: now.Add(-5 * time.Hour).UnixMilli(),
+				ToMs: now.UnixMilli()})
+			require.NoError(t, err)
+			return slots
+		}
+		for _, slot := range []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour} {
+			delivered := int64(0)
+			for i, got := range ask(slot) {
+				delivered += got.Delivered
+				require.Zero(t, got.At.UnixMilli()%slot.Milliseconds(), "%s, slot %d", slot, i)
+				require.Zero(t, got.Failed)
+			}
+			require.InDelta(t, 390, delivered, 3, "%s: the present ten seconds may be on their way", slot)
+		}
+		require.Equal(t, "1m", StepIn(time.Minute).Name)
+		require.Equal(t, "10m", StepIn(6*time.Hour).Name)
+		require.Equal(t, "10s", StepIn(7*time.Second).Name, "no step fits")
+	})
+}
+
 func TestTheRowsOfBrokersBecomeOneAndAddUpToTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeStore()

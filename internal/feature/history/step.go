@@ -1,6 +1,9 @@
 package history
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A Step is a length of slots, with the time for which slots of that length are kept.
 type Step struct {
@@ -37,6 +40,16 @@ func StepNamed(name string) (Step, bool) {
 		}
 	}
 	return Step{}, false
+}
+
+// StepIn returns the longest step of which a slot consists.
+func StepIn(slot time.Duration) Step {
+	for _, s := range slices.Backward(Steps[:]) {
+		if slot%s.Length == 0 {
+			return s
+		}
+	}
+	return Steps[0]
 }
 
 // StepFor returns the finest step that still has the begin of a range, and has few enough slots in it.

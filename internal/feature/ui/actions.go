@@ -90,7 +90,7 @@ func (v *view) offersOfChannel(c *Channel) []offered {
 }
 
 func askPauseChannel(ctx context.Context, v *view, t *target) (q question, err error) {
-	c, err := v.src.Channel(ctx, t.Channel)
+	c, err := v.src.Channel(ctx, t.Channel, LastHour)
 	return question{Title: "Pause the channel " + t.Channel + "?", Hits: channelJobs(&c), Bound: c.State,
 		Nothing: c.State == paused, Then: []string{"The channel accepts no messages: a publish to it is refused until the " +
 			"channel is resumed, and producers have to send again.",
@@ -98,7 +98,7 @@ func askPauseChannel(ctx context.Context, v *view, t *target) (q question, err e
 }
 
 func askResumeChannel(ctx context.Context, v *view, t *target) (q question, err error) {
-	c, err := v.src.Channel(ctx, t.Channel)
+	c, err := v.src.Channel(ctx, t.Channel, LastHour)
 	return question{Title: "Resume the channel " + t.Channel + "?", Hits: channelJobs(&c), Bound: c.State,
 		Nothing: c.State != paused, Then: []string{"The channel accepts messages again."}}, err
 }

@@ -17,7 +17,7 @@ type consumerView struct {
 	Own     []setting // fields of the policy that the consumer sets
 	Rest    []setting // those of the installation
 	Spark   spark
-	Slots   []slotRow
+	Past    past
 	Facts   []fact
 	Now     time.Time
 	Reasons []reason
@@ -43,15 +43,19 @@ type reason struct {
 
 func consumerPage(ctx context.Context, v *view) (title string, content any, err error) {
 	channel, id := v.id("channel"), v.id("consumer")
-	c, err := v.src.Consumer(ctx, channel, id)
+	span, err := v.span()
+	if err != nil {
+		return "", nil, err
+	}
+	c, err := v.src.Consumer(ctx, channel, id, span)
 	if err != nil {
 		return "", nil, err
 	}
 	p := &consumerView{Consumer: c, Row: rowOf(&c.ListedConsumer, v.now), Now: v.now, Reasons: reasonsOf(c.Why)}
 	p.Own, p.Rest = settingsOf(&c.Consumer)
 	if len(c.History) > 0 {
-		p.Spark = sparkOf(c.History)
-		p.Slots = slotsOf(c.History)
+		p.Spark = sparkOf(span, c.History)
+		p.Past = v.pastOf(span, c.History)
 	}
 	p.Facts = factsOf(&c.ListedConsumer)
 	p.Acts, p.Said = v.offersOf(&c.ListedConsumer), v.said()

@@ -7,8 +7,12 @@
 // named on the page; the rest is shown.
 //
 // Values are text: html/template escapes each, and nothing is marked as safe. The policy of a page
-// (Content-Security-Policy) allows the broker's own style sheet and images, and forms to the broker, and nothing
-// else. Lists have pages, texts and payloads have a bound, and a page has at most mostPage bytes.
+// (Content-Security-Policy) allows the broker's own style sheet and images, forms and requests to the broker, the one
+// script that has the nonce of the page, and nothing else. Lists have pages, texts and payloads have a bound, and a
+// page has at most mostPage bytes.
+//
+// Where scripts run, a page that is open is brought up to date (live.go), and has keys and local times
+// (assets/keys.js). htmx and two extensions of it are in assets/vendor.
 //
 // # Actions
 //

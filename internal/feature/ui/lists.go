@@ -16,7 +16,7 @@ type Channel struct {
 	Counted             bool // the jobs are counted
 	Waiting, Dead       int
 	Oldest              time.Time             // of the oldest job that waits; zero: none
-	History             []apitype.HistorySlot // of the last hour, of the page of a channel
+	History             []apitype.HistorySlot // of the page of a channel
 	Missing             []string              // what cannot be read now
 }
 
@@ -111,8 +111,7 @@ type channelView struct {
 	channelRow
 	Consumers []consumerRow
 	All       bool // these are all
-	Charts    []Chart
-	Slots     []slotRow
+	Past      past
 	Facts     []fact
 	Messages  []string // IDs
 	Since     time.Time
@@ -128,7 +127,11 @@ const sinceAgo = 10 * time.Minute
 
 func channelPage(ctx context.Context, v *view) (title string, content any, err error) {
 	id := v.id("channel")
-	c, err := v.src.Channel(ctx, id)
+	span, err := v.span()
+	if err != nil {
+		return "", nil, err
+	}
+	c, err := v.src.Channel(ctx, id, span)
 	if err != nil {
 		return "", nil, err
 	}
@@ -146,9 +149,8 @@ func channelPage(ctx context.Context, v *view) (title string, content any, err e
 		return "", nil, err
 	}
 	if len(c.History) > 0 {
-		h := &apitype.HistoryRange{Result: c.History}
-		p.Charts = []Chart{rateChart(h)}
-		p.Slots = slotsOf(c.History)
+		p.Past = v.pastOf(span, c.History)
+		p.Past.Charts = []Chart{rateChart(span, &apitype.HistoryRange{Result: c.History})}
 	}
 	p.Facts = channelFacts(&c)
 	p.Acts, p.Said = v.offersOfChannel(&c), v.said()

@@ -14,53 +14,43 @@ type overviewView struct {
 	Verdict []string // sentences
 	Tiles   []tile
 	Rows    []consumerRow
-	Charts  []Chart
-	Slots   []slotRow
+	Past    past
 	Now     time.Time
 }
 
 // A tile is a number with its name.
 type tile struct{ Name, Value, Small string }
 
-// A slotRow is a minute of the history, as the table behind the charts has it.
-type slotRow struct {
-	At time.Time
-	apitype.HistorySlot
-}
-
 func overviewPage(ctx context.Context, v *view) (title string, content any, err error) {
-	o := v.src.Overview(ctx)
+	span, err := v.span()
+	if err != nil {
+		return "", nil, err
+	}
+	o := v.src.Overview(ctx, span)
 	p := &overviewView{Overview: o, Now: v.now}
 	for i := range o.Trouble {
 		p.Rows = append(p.Rows, rowOf(&o.Trouble[i], v.now))
 	}
 	p.Verdict = v.verdict(&o)
-	p.Tiles = tilesOf(&o, v.now)
+	p.Tiles = tilesOf(&o, span, v.now)
 	if h := o.History; h != nil {
-		p.Charts = []Chart{rateChart(h),
-			chart("Time to deliver", " ms", h, [2][2]string{{"one", "half of the jobs"}, {"two", "99 of 100"}}, [2][]float64{
+		p.Past = v.pastOf(span, h.Result)
+		p.Past.Charts = []Chart{rateChart(span, h), chart("Time to deliver", " ms", span, h,
+			[2][2]string{{"one", "half of the jobs"}, {"two", "99 of 100"}}, [2][]float64{
 				series(h.Result, func(s *apitype.HistorySlot) float64 { return s.DeliveryP50 }),
 				series(h.Result, func(s *apitype.HistorySlot) float64 { return s.DeliveryP99 })}),
 		}
-		p.Slots = slotsOf(h.Result)
 	}
 	return headline(&o), p, nil
 }
 
 // rateChart draws what was accepted and delivered a second.
-func rateChart(h *apitype.HistoryRange) Chart {
-	per := func(n int64) float64 { return float64(n) / minute }
-	return chart("Messages per second", "/s", h, [2][2]string{{"one", "accepted"}, {"two", "delivered"}}, [2][]float64{
+func rateChart(span Span, h *apitype.HistoryRange) Chart {
+	per := func(n int64) float64 { return float64(n) / span.Slot.Seconds() }
+	names := [2][2]string{{"one", "accepted"}, {"two", "delivered"}}
+	return chart("Messages per second", "/s", span, h, names, [2][]float64{
 		series(h.Result, func(s *apitype.HistorySlot) float64 { return per(s.Accepted) }),
 		series(h.Result, func(s *apitype.HistorySlot) float64 { return per(s.Delivered) })})
-}
-
-// slotsOf are the rows of the table behind a chart, the newest first.
-func slotsOf(slots []apitype.HistorySlot) (rows []slotRow) {
-	for i := len(slots) - 1; i >= 0; i-- {
-		rows = append(rows, slotRow{slots[i].At.Time, slots[i]})
-	}
-	return rows
 }
 
 // headline says in one sentence how the broker is doing.
@@ -105,15 +95,24 @@ func (v *view) verdict(o *Overview) (says []string) {
 	return says
 }
 
-// tilesOf are the numbers of the first page. Rates are those of the last whole minute and the present one.
-func tilesOf(o *Overview, now time.Time) (tiles []tile) {
-	if h := o.History; h != nil {
+// tilesOf are the numbers of the first page. Rates are those of the last whole minute and the present one; with
+// more than an hour the numbers are those of the whole span.
+func tilesOf(o *Overview, span Span, now time.Time) (tiles []tile) {
+	if h := o.History; h != nil && span.Days() {
+		var all apitype.HistorySlot
+		for _, s := range h.Result {
+			all.Accepted, all.Delivered, all.Failed = all.Accepted+s.Accepted, all.Delivered+s.Delivered, all.Failed+s.Failed
+		}
+		in := "in " + span.Words
+		tiles = append(tiles, tile{"Accepted", number(all.Accepted), in}, tile{"Delivered", number(all.Delivered), in},
+			tile{"Attempts that failed", number(all.Failed), in})
+	} else if h != nil {
 		last := h.Result[max(len(h.Result)-2, 0):]
 		var accepted, delivered, seconds float64
 		var latest apitype.HistorySlot
 		for _, s := range last {
 			accepted, delivered = accepted+float64(s.Accepted), delivered+float64(s.Delivered)
-			seconds += min(max(now.Sub(s.At.Time).Seconds(), 1), minute)
+			seconds += min(max(now.Sub(s.At.Time).Seconds(), 1), span.Slot.Seconds())
 			if s.AckP50 > 0 {
 				latest.AckP50, latest.AckP99 = s.AckP50, s.AckP99
 			}

@@ -2,9 +2,9 @@ package ui
 
 import (
 	"bytes"
-	"crypto/sha256"
+	"crypto/rand"
 	"embed"
-	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"html/template"
 	"time"
@@ -12,6 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/tool/asset"
 )
 
 // mostPage bounds a page, bytes. Lists and payloads have bounds of their own, which together are less.
@@ -21,6 +22,18 @@ const mostPage = 2 << 20
 const pagePolicy = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'"
 
+// newNonce returns a nonce of 128 bits. Its letters make no words.
+func newNonce() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return hex.EncodeToString(b[:])
+}
+
+// scriptPolicy allows a page the script that has a nonce, and requests of it to the broker.
+func scriptPolicy(nonce string) string {
+	return pagePolicy + "; connect-src 'self'; script-src 'nonce-" + nonce + "'"
+}
+
 var (
 	//go:embed pages/*.html
 	pageFiles embed.FS
@@ -28,7 +41,24 @@ var (
 	styleSheet []byte
 	//go:embed assets/icon.svg
 	icon []byte
+	//go:embed assets/keys.js assets/vendor/*.js
+	scriptFiles embed.FS
 )
+
+// scripts are what a page runs, in this order. assets/vendor/README.md says where those of others come from.
+var scripts = []string{"vendor/htmx.min.js", "vendor/hx-sse.min.js", "vendor/hx-csp.min.js", "keys.js"}
+
+// script is all of scripts.
+func script() (all []byte) {
+	for _, name := range scripts {
+		text, err := scriptFiles.ReadFile("assets/" + name)
+		if err != nil {
+			panic(err) // they are embedded
+		}
+		all = append(append(all, text...), '\n')
+	}
+	return all
+}
 
 // templates are the pages by name, each with the frame that all have.
 var templates = func() map[string]*template.Template {
@@ -57,7 +87,10 @@ type frame struct {
 	Section  string // of the navigation
 	Troubled int
 	Session  bool // the reader has logged in
-	Bare     bool // there is no navigation
+	Bare     bool // there is no navigation, and no script
+	Live     bool // the page is brought up to date
+	Query    string
+	Nonce    string // of the script
 	Now      time.Time
 	Version  string
 	Content  any
@@ -88,49 +121,38 @@ func (b *bounded) Write(p []byte) (int, error) {
 
 // render answers with a page. Nothing of it is sent before all of it is made.
 func (d *Dashboard) render(rc *fasthttp.RequestCtx, status int, name string, f frame) {
-	var b bounded
-	err := templates[name].Execute(&b, f)
-	if err != nil {
-		d.o.Log.Error("a page of the dashboard cannot be made", "page", name, "error", err)
-		b.Reset()
-		status, f.Title, f.Content = fasthttp.StatusInternalServerError, "The broker failed to make this page.", "internal"
-		_ = templates["refused"].Execute(&b, f)
+	if !f.Bare {
+		f.Nonce = newNonce()
+		rc.Response.Header.Set(fasthttp.HeaderContentSecurityPolicy, scriptPolicy(f.Nonce))
+	}
+	body, made := d.made(name, "frame.html", f)
+	if !made {
+		status = fasthttp.StatusInternalServerError
 	}
 	rc.SetStatusCode(status)
 	rc.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
 	rc.SetContentType(apitype.MediaHTML + "; charset=utf-8")
-	rc.Response.SetBodyRaw(b.Bytes())
+	rc.Response.SetBodyRaw(body)
 }
 
-// An asset is a file that pages load.
-type asset struct {
-	media string
-	body  []byte
-	etag  string
-}
-
-var assets = map[string]asset{
-	"/ui/style.css": newAsset("text/css; charset=utf-8", styleSheet),
-	"/ui/icon.svg":  newAsset("image/svg+xml", icon),
-}
-
-func newAsset(media string, body []byte) asset {
-	digest := sha256.Sum256(body)
-	return asset{media, body, `"` + base64.RawURLEncoding.EncodeToString(digest[:15]) + `"`}
-}
-
-// serveAsset answers with a file, which a browser asks for again only to hear that it is the same.
-func serveAsset(rc *fasthttp.RequestCtx, path string) {
-	a := assets[path]
-	h := &rc.Response.Header
-	h.Set(fasthttp.HeaderETag, a.etag)
-	h.Set(fasthttp.HeaderCacheControl, "no-cache")
-	if string(rc.Request.Header.Peek(fasthttp.HeaderIfNoneMatch)) == a.etag {
-		rc.SetStatusCode(fasthttp.StatusNotModified)
-		return
+// made makes a part of a page; where that fails, of one that says so.
+func (d *Dashboard) made(name, part string, f frame) (body []byte, made bool) {
+	var b bounded
+	err := templates[name].ExecuteTemplate(&b, part, f)
+	if err != nil {
+		d.o.Log.Error("a page of the dashboard cannot be made", "page", name, "error", err)
+		b.Reset()
+		f.Title, f.Content = "The broker failed to make this page.", "internal"
+		_ = templates["refused"].ExecuteTemplate(&b, part, f)
 	}
-	rc.SetContentType(a.media)
-	rc.Response.SetBodyRaw(a.body)
+	return b.Bytes(), err == nil
+}
+
+// assets are the files that pages load, by path.
+var assets = map[string]*asset.File{
+	"/ui/style.css": asset.New(apitype.MediaCSS+"; charset=utf-8", pagePolicy, styleSheet),
+	"/ui/icon.svg":  asset.New(apitype.MediaSVG, pagePolicy, icon),
+	"/ui/script.js": asset.New(apitype.MediaScript+"; charset=utf-8", pagePolicy, script()),
 }
 
 // channelURL and consumerURL are the pages of a channel and of a consumer. IDs need no escaping in a path beyond

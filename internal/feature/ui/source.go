@@ -10,19 +10,19 @@ import (
 
 // A Source is what pages show: the API. Its errors are those that the routes of the API answer.
 type Source interface {
-	// Overview says how the whole broker is doing.
-	Overview(ctx context.Context) Overview
+	// Overview says how the whole broker is doing, and was over a span.
+	Overview(ctx context.Context, over Span) Overview
 	// Troubled returns how many consumers need a person, as of the last sample.
 	Troubled() int
-	// Consumer says how a consumer is doing.
-	Consumer(ctx context.Context, channel, consumer string) (Consumer, error)
+	// Consumer says how a consumer is doing, and was over a span.
+	Consumer(ctx context.Context, channel, consumer string, over Span) (Consumer, error)
 	// Message and Job say what became of them; first begins a page of the timeline. responses asks for those of the
 	// consumers, too.
 	Message(ctx context.Context, channel, message, first string, responses bool) (Message, error)
 	Job(ctx context.Context, channel, consumer, job, first string) (Message, error)
 	// Channels lists channels from an ID on, and Channel says how one is doing.
 	Channels(ctx context.Context, first string) (list []Channel, next string)
-	Channel(ctx context.Context, id string) (Channel, error)
+	Channel(ctx context.Context, id string, over Span) (Channel, error)
 	// Scheduled, Bulks and Replays list those of a channel, or of a consumer, from the entry first on.
 	Scheduled(ctx context.Context, channel, first, place string) (list []Scheduled, next, at string, err error)
 	Bulks(ctx context.Context, channel, first string) (list []apitype.Bulk, next string, err error)
@@ -75,7 +75,7 @@ type Overview struct {
 	Troubled int                      // consumers that need a person
 	Trouble  []apitype.ListedConsumer // the worst of them
 
-	History    *apitype.HistoryRange // of the last hour, by the minute; nil: it cannot be read
+	History    *apitype.HistoryRange // of the span; nil: it cannot be read
 	StoreError string                // what is wrong with the store; "": nothing
 	QueueError string                // the same of Redis
 	Warning    string                // what /readyz tells an operator
@@ -87,5 +87,5 @@ type Consumer struct {
 	Why     apitype.Why
 	Workers []apitype.Worker      // of a pull consumer
 	Missing []string              // what cannot be read now
-	History []apitype.HistorySlot // of the last hour, by the minute
+	History []apitype.HistorySlot // of the span
 }

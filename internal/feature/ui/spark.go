@@ -14,13 +14,14 @@ const (
 	sparkWidth, sparkHeight = 120.0, 22.0
 )
 
-// A Chart is lines over the last hour, drawn by the server.
+// A Chart is lines over a span, drawn by the server.
 type Chart struct {
 	Title, Label  string // Label says in a sentence what there is to see
 	Width, Height float64
 	Lines         []Line
 	Top           string // the value at the upper edge
 	From, To      time.Time
+	Begin, End    string // From and To, written
 	Marks         []ChartMark
 }
 
@@ -79,22 +80,23 @@ func highest(lists ...[]float64) (top float64) {
 	return top
 }
 
-// chart draws lines, named in order, over the slots of an hour. lines are class, name pairs.
-func chart(title, unit string, h *apitype.HistoryRange, lines [2][2]string, values [2][]float64) Chart {
+// chart draws lines, named in order, over the slots of a span. lines are class, name pairs.
+func chart(title, unit string, span Span, h *apitype.HistoryRange, lines [2][2]string, values [2][]float64) Chart {
 	top := highest(values[0], values[1])
 	c := Chart{Title: title, Width: chartWidth, Height: chartHeight, Top: number(top) + unit}
 	for i, l := range lines {
 		c.Lines = append(c.Lines, Line{l[0], l[1], path(values[i], top, chartWidth, chartHeight)})
 	}
-	c.Label = fmt.Sprintf("%s over the last hour: %s up to %s%s, %s up to %s%s.", title, lines[0][1],
+	c.Label = fmt.Sprintf("%s over the last %s: %s up to %s%s, %s up to %s%s.", title, span.Words, lines[0][1],
 		number(highest(values[0])), unit, lines[1][1], number(highest(values[1])), unit)
 	if n := len(h.Result); n > 0 {
 		c.From, c.To = h.Result[0].At.Time, h.Result[n-1].At.Time
+		c.Begin, c.End = span.written(c.From), span.written(c.To)
 	}
-	span := c.To.Sub(c.From).Seconds()
+	seconds := c.To.Sub(c.From).Seconds()
 	for _, m := range h.Marks {
-		if at := m.At.Sub(c.From).Seconds(); span > 0 && at >= 0 && at <= span && len(c.Marks) < mostMarks {
-			c.Marks = append(c.Marks, ChartMark{fmt.Sprintf("%.1f", at/span*chartWidth), cut(m.Text, mostText)})
+		if at := m.At.Sub(c.From).Seconds(); seconds > 0 && at >= 0 && at <= seconds && len(c.Marks) < mostMarks {
+			c.Marks = append(c.Marks, ChartMark{fmt.Sprintf("%.1f", at/seconds*chartWidth), cut(m.Text, mostText)})
 		}
 	}
 	return c
@@ -103,14 +105,11 @@ func chart(title, unit string, h *apitype.HistoryRange, lines [2][2]string, valu
 // mostMarks is the most marks of a chart, and of the list below it.
 const mostMarks = 20
 
-// minute is the length of a slot of the history of an hour, in seconds.
-const minute = 60.0
-
 // spark is a line without axes.
 type spark struct{ Path, Failed, Label string }
 
-// sparkOf draws the deliveries and the failures of an hour.
-func sparkOf(slots []apitype.HistorySlot) spark {
+// sparkOf draws the deliveries and the failures of a span.
+func sparkOf(span Span, slots []apitype.HistorySlot) spark {
 	delivered := series(slots, func(s *apitype.HistorySlot) float64 { return float64(s.Delivered) })
 	failed := series(slots, func(s *apitype.HistorySlot) float64 { return float64(s.Failed + s.Dead) })
 	top := highest(delivered, failed)
@@ -119,7 +118,7 @@ func sparkOf(slots []apitype.HistorySlot) spark {
 	if bad > 0 {
 		s.Failed = path(failed, top, sparkWidth, sparkHeight)
 	}
-	s.Label = fmt.Sprintf("In the last hour %s were delivered and %s failed.", plural(int(done), "job"),
+	s.Label = fmt.Sprintf("In the last %s %s were delivered and %s failed.", span.Words, plural(int(done), "job"),
 		plural(int(bad), "attempt"))
 	return s
 }

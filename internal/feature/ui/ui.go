@@ -44,21 +44,21 @@ func New(o Options) *Dashboard {
 	}
 	d := &Dashboard{o: o}
 	d.pages = map[string]page{
-		"/ui/":                  {"overview", "overview", overviewPage},
-		"/ui/consumers":         {"consumers", "consumers", consumersPage},
-		"/ui/channels":          {"channels", "channels", channelsPage},
-		"/ui/channel/{channel}": {"channel", "channels", channelPage},
-		"/ui/dlq":               {"dlq", "dlq", deadPage},
-		"/ui/redrives":          {"redrives", "dlq", redrivesPage},
-		"/ui/scheduled":         {"scheduled", "scheduled", scheduledPage},
-		"/ui/bulks":             {"bulks", "bulks", bulksPage},
-		"/ui/replays":           {"replays", "replays", replaysPage},
-		"/ui/brokers":           {"brokers", "brokers", brokersPage},
-		"/ui/publish":           {"publish", "channels", publishPage},
-		"/ui/search":            {"search", "search", searchPage},
-		"/ui/channel/{channel}/consumer/{consumer}":           {"consumer", "consumers", consumerPage},
-		"/ui/channel/{channel}/message/{message}":             {"message", "channels", messagePage},
-		"/ui/channel/{channel}/consumer/{consumer}/job/{job}": {"message", "consumers", jobPage},
+		"/ui/":                  {"overview", "overview", overviewPage, true},
+		"/ui/consumers":         {"consumers", "consumers", consumersPage, true},
+		"/ui/channels":          {"channels", "channels", channelsPage, true},
+		"/ui/channel/{channel}": {"channel", "channels", channelPage, true},
+		"/ui/dlq":               {"dlq", "dlq", deadPage, true},
+		"/ui/redrives":          {"redrives", "dlq", redrivesPage, true},
+		"/ui/scheduled":         {"scheduled", "scheduled", scheduledPage, true},
+		"/ui/bulks":             {"bulks", "bulks", bulksPage, true},
+		"/ui/replays":           {"replays", "replays", replaysPage, true},
+		"/ui/brokers":           {"brokers", "brokers", brokersPage, true},
+		"/ui/publish":           {"publish", "channels", publishPage, false},
+		"/ui/search":            {"search", "search", searchPage, false},
+		"/ui/channel/{channel}/consumer/{consumer}":           {"consumer", "consumers", consumerPage, true},
+		"/ui/channel/{channel}/message/{message}":             {"message", "channels", messagePage, true},
+		"/ui/channel/{channel}/consumer/{consumer}/job/{job}": {"message", "consumers", jobPage, true},
 	}
 	return d
 }
@@ -75,6 +75,7 @@ type page struct {
 	template string
 	section  string // of the navigation
 	show     func(ctx context.Context, v *view) (title string, content any, err error)
+	live     bool // it is brought up to date while somebody looks
 }
 
 // A view is a page that is being made.
@@ -107,8 +108,8 @@ func (v *view) query(names ...string) url.Values {
 func (d *Dashboard) Serve(ctx context.Context, rc *fasthttp.RequestCtx, visit Visit) {
 	protect(rc)
 	switch visit.Page {
-	case "/ui/style.css", "/ui/icon.svg":
-		serveAsset(rc, visit.Page)
+	case "/ui/style.css", "/ui/icon.svg", "/ui/script.js":
+		assets[visit.Page].Serve(rc)
 	case "/ui/login":
 		if rc.IsPost() {
 			d.login(rc)
@@ -119,6 +120,10 @@ func (d *Dashboard) Serve(ctx context.Context, rc *fasthttp.RequestCtx, visit Vi
 		d.logout(rc)
 	default:
 		if !visit.Open && !d.admits(rc) {
+			if streams(rc) {
+				tellLogin(rc)
+				return
+			}
 			d.askLogin(rc)
 			return
 		}
@@ -147,8 +152,14 @@ func (d *Dashboard) show(ctx context.Context, rc *fasthttp.RequestCtx, visit Vis
 		}
 		status, title, content, p.template = said.Status, said.Detail, said.Code, "refused"
 	}
-	d.render(rc, status, p.template, frame{Title: title, Section: p.section, Troubled: visit.Source.Troubled(),
-		Session: !visit.Open, Now: v.now, Version: d.o.Version, Content: content})
+	f := frame{Title: title, Section: p.section, Troubled: visit.Source.Troubled(), Session: !visit.Open, Now: v.now,
+		Version: d.o.Version, Content: content, Query: string(rc.URI().QueryString()),
+		Live: p.live && !rc.QueryArgs().Has("show")} // what somebody asks to be shown is shown once
+	if f.Live && streams(rc) {
+		d.tell(rc, p.template, f)
+		return
+	}
+	d.render(rc, status, p.template, f)
 }
 
 // redirect leads to another page with a GET.

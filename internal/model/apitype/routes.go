@@ -11,6 +11,8 @@ const (
 	MediaMetrics = "text/plain"               // the text format of Prometheus
 	MediaHTML    = "text/html"                // a page for people
 	MediaCSS     = "text/css"                 // a style sheet of pages
+	MediaScript  = "text/javascript"          // the script of pages
+	MediaEvents  = "text/event-stream"        // a page that is brought up to date
 	MediaSVG     = "image/svg+xml"            // an image of pages
 	MediaAny     = "*/*"                      // any bytes
 )
@@ -139,23 +141,23 @@ var routes = []Route{
 	{"POST", "/", Body{MediaAny, nil}, []Answer{{200, Body{MediaAny, nil}}}},
 	{"POST", "/sqs/{channel}/{consumer}", Body{MediaAny, nil}, []Answer{{200, Body{MediaAny, nil}}}},
 
-	{"GET", "/ui/", none, page},
-	{"GET", "/ui/channels", none, page},
-	{"GET", "/ui/channel/{channel}", none, page},
-	{"GET", "/ui/dlq", none, page},
-	{"GET", "/ui/redrives", none, page},
-	{"GET", "/ui/scheduled", none, page},
-	{"GET", "/ui/bulks", none, page},
-	{"GET", "/ui/replays", none, page},
-	{"GET", "/ui/brokers", none, page},
+	{"GET", "/ui/", none, livePage},
+	{"GET", "/ui/channels", none, livePage},
+	{"GET", "/ui/channel/{channel}", none, livePage},
+	{"GET", "/ui/dlq", none, livePage},
+	{"GET", "/ui/redrives", none, livePage},
+	{"GET", "/ui/scheduled", none, livePage},
+	{"GET", "/ui/bulks", none, livePage},
+	{"GET", "/ui/replays", none, livePage},
+	{"GET", "/ui/brokers", none, livePage},
 	{"GET", "/ui/publish", none, page},
 	{"POST", "/ui/publish", form(PublishForm{}),
 		[]Answer{{303, none}, {200, Body{MediaHTML, nil}}}}, // 200: it is in the journal
 	{"GET", "/ui/search", none, page},
-	{"GET", "/ui/consumers", none, page},
-	{"GET", "/ui/channel/{channel}/consumer/{consumer}", none, page},
-	{"GET", "/ui/channel/{channel}/message/{message}", none, page},
-	{"GET", "/ui/channel/{channel}/consumer/{consumer}/job/{job}", none, page},
+	{"GET", "/ui/consumers", none, livePage},
+	{"GET", "/ui/channel/{channel}/consumer/{consumer}", none, livePage},
+	{"GET", "/ui/channel/{channel}/message/{message}", none, livePage},
+	{"GET", "/ui/channel/{channel}/consumer/{consumer}/job/{job}", none, livePage},
 	{"GET", "/ui/channel/{channel}/action/{action}", none, page},
 	{"POST", "/ui/channel/{channel}/action/{action}", form(ActionForm{}), []Answer{{303, none}}},
 	{"GET", "/ui/channel/{channel}/consumer/{consumer}/action/{action}", none, page},
@@ -166,6 +168,7 @@ var routes = []Route{
 	{"POST", "/ui/logout", none, []Answer{{303, none}}},
 	{"GET", "/ui/style.css", none, []Answer{{200, Body{MediaCSS, nil}}}},
 	{"GET", "/ui/icon.svg", none, []Answer{{200, Body{MediaSVG, nil}}}},
+	{"GET", "/ui/script.js", none, []Answer{{200, Body{MediaScript, nil}}}},
 
 	{"GET", "/", none, []Answer{{200, Body{MediaJSON, Root{}}}, {200, Body{MediaHTML, nil}}, {303, none}}}, // by Accept
 	{"GET", "/livez", none, ok(Health{})},
@@ -184,6 +187,7 @@ var (
 	accepted = []Answer{{202, none}}
 	gone     = []Answer{{204, none}}
 	page     = []Answer{{200, Body{MediaHTML, nil}}}
+	livePage = []Answer{{200, Body{MediaHTML, nil}}, {200, Body{MediaEvents, nil}}} // by Accept
 )
 
 func form(v any) Body    { return Body{MediaForm, v} }

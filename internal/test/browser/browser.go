@@ -179,6 +179,41 @@ func (b *Browser) call(result any, method string, params map[string]any) {
 	}
 }
 
+// RunScripts makes the pages that are opened from now on run their scripts, in a time zone.
+func (b *Browser) RunScripts(zone string) {
+	b.t.Helper()
+	b.call(nil, "Emulation.setScriptExecutionDisabled", map[string]any{"value": false})
+	b.call(nil, "Emulation.setTimezoneOverride", map[string]any{"timezoneId": zone})
+}
+
+// Eval evaluates an expression of JavaScript in the page, which is a text.
+func (b *Browser) Eval(expression string) string {
+	b.t.Helper()
+	var got struct {
+		Result struct {
+			Value any `json:"value"`
+		} `json:"result"`
+		Exception json.RawMessage `json:"exceptionDetails"`
+	}
+	b.call(&got, "Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true})
+	require.Empty(b.t, string(got.Exception), expression)
+	return fmt.Sprint(got.Result.Value)
+}
+
+// Key presses a key that writes a character.
+func (b *Browser) Key(key string) {
+	b.t.Helper()
+	b.call(nil, "Input.dispatchKeyEvent", map[string]any{"type": "keyDown", "key": key, "text": key})
+	b.call(nil, "Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key})
+}
+
+// Faults are the errors since the page was opened.
+func (b *Browser) Faults() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.faults
+}
+
 // Screen sets the width and the theme, "light" or "dark".
 func (b *Browser) Screen(width int, theme string) {
 	b.t.Helper()
@@ -192,6 +227,12 @@ func (b *Browser) Screen(width int, theme string) {
 func (b *Browser) SetCookie(url, name, value string) {
 	b.t.Helper()
 	b.call(nil, "Network.setCookie", map[string]any{"url": url, "name": name, "value": value})
+}
+
+// DropCookies removes all cookies.
+func (b *Browser) DropCookies() {
+	b.t.Helper()
+	b.call(nil, "Network.clearBrowserCookies", nil)
 }
 
 // Open opens an address and waits until all of it is loaded. It returns the errors that the page had.

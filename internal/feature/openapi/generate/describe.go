@@ -88,6 +88,7 @@ var queryWords = []word{
 	{"as", "GET /ui/*", "how the payload is shown", aText},
 	{"show", "GET /ui/*", "the payload is shown", aText},
 	{"next", "GET /ui/*", "the page to go to after the login", aText},
+	{"over", "GET /ui/*", "how far back the charts go", oneOf("1h", "24h", "7d", "30d")},
 	{"done", "GET /ui/*", "what an action did, as the page says it", aText},
 	{"again", "GET /ui/*", "the message to send once more", aText},
 	{"canary", "*/ui/*", "one letter first, then 10, then 100, then all", aText},
@@ -152,7 +153,7 @@ var answerHeaders = []word{
 	{"X-Broker-Backlog", "POST */claim", "jobs that are due and left; absent where that is not certain", aText},
 	{"X-Broker-Why", "POST */claim, GET */queued-jobs", "as Why of the body", aText},
 	{"Retry-After", "POST */claim, GET */queued-jobs, GET */responses, POST */request, GET /receipt/*", "seconds to wait", aText},
-	{"Vary", "GET /, GET /openapi.json, GET /docs*", "the headers of the request that the answer depends on", aText},
+	{"Vary", "GET /, GET /openapi.json, GET /docs*, GET /ui/style.css, GET /ui/icon.svg, GET /ui/script.js", "the headers of the request that the answer depends on", aText},
 }
 
 // bodies are the media types of requests that a route takes beside the one of package apitype.
