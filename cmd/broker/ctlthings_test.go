@@ -131,6 +131,18 @@ func TestCtlShowsCountsAndTimelines(t *testing.T) {
 	out = w.ok("broker ctl top --for 1ms --json --sort dead")
 	require.Contains(t, out, `"ID":"billing"`)
 	require.NotContains(t, out, "k-token")
+	commanded := w.enter("d\n/bill\nnonsense\n/none\np\nq\n", "broker ctl top --commands --every 1h")
+	require.Equal(t, 0, commanded.code, commanded)
+	var by []string
+	for _, m := range regexp.MustCompile(`(?m)^(by .*)\. o, d or u: sort`).FindAllStringSubmatch(commanded.stdout, -1) {
+		by = append(by, m[1])
+	}
+	const some = "by dead, with bill"
+	require.Equal(t, []string{"by oldest", "by dead", some, some, "by dead, with none"}, by)
+	views := strings.Split(commanded.stdout, "accepted ")
+	require.Len(t, views, 6)
+	require.Contains(t, views[3], "orders/billing")
+	require.NotContains(t, views[5], "orders/billing")
 	require.Contains(t, w.run("broker ctl top --sort colour").stderr, "(invalid_query)")
 	require.Equal(t, 1, w.run("broker ctl top --every 1ms").code)
 	require.Equal(t, 3, w.run("broker ctl top --url http://"+freeAddr(t)).code)

@@ -1,10 +1,13 @@
 package ctl
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -22,56 +25,141 @@ type view struct {
 
 func (s *session) top() *cobra.Command {
 	var every, until time.Duration
-	var limit int
-	var sort string
+	t := &topping{s: s}
 	c := leaf{use: "top", about: "show the consumers with their counts, again and again",
 		long: "Above them is what all brokers together count a second, in the last ten seconds that are over. --json\n" +
-			"prints one object each time.",
+			"prints one object each time. In a terminal it takes commands, each with Enter:\n" + commandsOfTop + ".",
 		examples: "broker ctl top --for 3s\nbroker ctl top --sort dead --limit 5 --json --for 1s",
 		run: func(c *cobra.Command, _ []string) error {
-			if every < 100*time.Millisecond || until < 0 || limit < 1 || limit > 100 {
+			if every < 100*time.Millisecond || until < 0 || t.limit < 1 || t.limit > 100 {
 				return wrong("--every is at least 100ms, --limit from 1 to 100, and --for not below 0")
 			}
 			m, err := s.manager()
 			if err != nil {
 				return err
 			}
-			var end <-chan time.Time
-			if until > 0 {
-				end = time.After(until)
+			if in, ok := s.Stdin.(*os.File); ok && !c.Flags().Changed("commands") {
+				t.takes = !s.json && isTerminal(in) && isTerminal(s.Stdout)
 			}
-			for {
-				v, err := look(c.Context(), m, sort, limit)
-				if err == nil {
-					err = s.showView(v)
-				}
-				if err != nil {
-					return err
-				}
-				select {
-				case <-time.After(every):
-				case <-end:
-					return nil
-				case <-c.Context().Done():
-					return nil
-				}
-			}
+			return t.run(c.Context(), m, every, until)
 		}}.command()
 	f := c.Flags()
 	f.DurationVar(&every, "every", 2*time.Second, "how often it looks, `2s`")
 	f.DurationVar(&until, "for", 0, "end after that time, `5m`; 0: at an interrupt")
-	f.IntVar(&limit, "limit", 20, "`NUMBER` of consumers, from 1 to 100")
-	f.StringVar(&sort, "sort", "oldest", "`ORDER`, as of consumer ls: oldest, dead, queued")
+	f.IntVar(&t.limit, "limit", 20, "`NUMBER` of consumers, from 1 to 100")
+	f.StringVar(&t.sort, "sort", "oldest", "`ORDER`, as of consumer ls: oldest, dead, queued")
+	f.BoolVar(&t.takes, "commands", false, "take commands from standard input, as in a terminal")
 	return c
 }
 
+// A topping is a top that runs.
+type topping struct {
+	s     *session
+	takes bool // commands
+	sort  string
+	limit int
+	name  string // a part of the names of the consumers that are shown
+	still bool   // it does not look
+}
+
+const commandsOfTop = "o, d or u: sort by oldest, dead or queued; /TEXT: names with it, / all; p: pause; q: end"
+
+// mostLookedAt bounds the consumers among which top looks for a name.
+const mostLookedAt = 1000
+
+// run looks until it is told to end.
+func (t *topping) run(ctx context.Context, m *penstock.Manager, every, until time.Duration) error {
+	var end <-chan time.Time
+	if until > 0 {
+		end = time.After(until)
+	}
+	var commands chan string
+	if t.takes {
+		commands = make(chan string)
+		go readLines(ctx, t.s.Stdin, commands)
+	}
+	for {
+		if !t.still {
+			if err := t.show(ctx, m); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-time.After(every):
+		case line, more := <-commands:
+			if !more {
+				commands = nil // no more come
+			} else if t.obey(line) {
+				return nil
+			}
+		case <-end:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// readLines sends each line until there are no more.
+func readLines(ctx context.Context, from io.Reader, to chan<- string) {
+	defer close(to)
+	for lines := bufio.NewScanner(from); lines.Scan(); {
+		select {
+		case to <- strings.TrimSpace(lines.Text()):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// obey does what a command says, and reports whether it is the end.
+func (t *topping) obey(line string) (end bool) {
+	switch name, text := line[:min(1, len(line))], line[min(1, len(line)):]; {
+	case line == "q":
+		return true
+	case line == "p":
+		t.still = !t.still
+	case line == "o":
+		t.sort = "oldest"
+	case line == "d":
+		t.sort = "dead"
+	case line == "u":
+		t.sort = "queued"
+	case name == "/":
+		t.name = text
+	}
+	return false
+}
+
+// show prints a view, with the commands.
+func (t *topping) show(ctx context.Context, m *penstock.Manager) error {
+	v, err := t.look(ctx, m)
+	if err != nil {
+		return err
+	}
+	if err := t.s.showView(v); err != nil || !t.takes {
+		return err
+	}
+	by := "by " + t.sort
+	if t.name != "" {
+		by += ", with " + t.name
+	}
+	return t.s.done(nil, "%s. %s", by, commandsOfTop)
+}
+
 // look reads a view.
-func look(ctx context.Context, m *penstock.Manager, sort string, limit int) (*view, error) {
+func (t *topping) look(ctx context.Context, m *penstock.Manager) (*view, error) {
 	v := &view{At: time.Now().UTC(), Consumers: []listedConsumer{}}
-	err := m.Each(ctx, "/consumers", url.Values{"sort": {sort}}, limit, func(raw json.RawMessage) error {
+	looks := t.limit
+	if t.name != "" {
+		looks = mostLookedAt
+	}
+	err := m.Each(ctx, "/consumers", url.Values{"sort": {t.sort}}, looks, func(raw json.RawMessage) error {
 		var k listedConsumer
 		err := json.Unmarshal(raw, &k)
-		v.Consumers = append(v.Consumers, k)
+		if strings.Contains(k.ChannelID+"/"+k.ID, t.name) && len(v.Consumers) < t.limit {
+			v.Consumers = append(v.Consumers, k)
+		}
 		return err
 	})
 	if err != nil {
