@@ -246,6 +246,7 @@ type Options struct {
 	FollowReplies func(settings string, k durable.Consumer) (durable.Consumer, error)
 
 	AdminToken     string   // "": every admin request is refused
+	PublicURL      string   // the address of the brokers in links, without a slash at its end; "": that of the request
 	OpenManagement bool     // management needs no token
 	AllowDelete    bool     // the DELETE routes exist
 	WakeRedrives   func()   // a redrive may go on; nil: at its next look

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/jobs"
 	"github.com/penstock-broker/penstock/internal/model/problem"
@@ -48,17 +49,29 @@ func (a *API) listJobs(ctx context.Context, rc *fasthttp.RequestCtx) error {
 			return err
 		}
 	}
-	var page []jobs.Listed
-	var next ident.ID
-	if of.Status == jobs.Dead {
-		page, next, err = a.deadPage(ctx, of)
-	} else {
-		page, next, err = a.o.Lister.List(ctx, of)
-	}
+	view, next, at, err := a.jobPage(ctx, ch, of)
 	if err != nil {
 		return err
 	}
-	view := apitype.JobList{Result: make([]apitype.Job, len(page))}
+	if next != "" {
+		view.Pages = q.next(consumerPath(ch.ID, k.ID)+"/jobs", next)
+	}
+	return answerResource(rc, fasthttp.StatusOK, view, at, false)
+}
+
+// jobPage is a page of jobs, with the ID of the job where the next one begins, and when the newest change of
+// them was.
+func (a *API) jobPage(ctx context.Context, ch *catalogue.Channel, of jobs.Listing) (view apitype.JobList, next string,
+	at time.Time, err error) {
+	list, k := a.o.Lister.List, of.Consumer
+	if of.Status == jobs.Dead {
+		list = a.deadPage
+	}
+	page, behind, err := list(ctx, of)
+	if err != nil {
+		return view, "", at, err
+	}
+	view.Result = make([]apitype.Job, len(page))
 	at, held := k.ChangedAt, a.heldNow(k)
 	for i := range page {
 		j := located{ch, k, page[i].Job, nil}
@@ -70,10 +83,10 @@ func (a *API) listJobs(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		v.JobURL, v.MessageURL = j.path(), messagePath(ch.ID, page[i].Row.PathID())
 		view.Result[i] = v
 	}
-	if !next.IsZero() {
-		view.Pages = q.next(consumerPath(ch.ID, k.ID)+"/jobs", next.Job(k.Position).String())
+	if !behind.IsZero() {
+		next = behind.Job(k.Position).String()
 	}
-	return answerResource(rc, fasthttp.StatusOK, view, at, false)
+	return view, next, at, nil
 }
 
 // deadPage is a page of dead letters.

@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"fmt"
+	"html"
 	"log/slog"
 	"net/url"
 	"regexp"
@@ -83,13 +85,19 @@ func uiExchanges(w *world) (out []wired) {
 	m := w.insert(durable.Message{Key: "m"})
 	job := m.ID.Job(w.cat.Consumer("c", "pull").Position).String()
 	for _, r := range Routes() {
-		if r.Access != AccessUI || r.Method != get {
+		if r.Access != AccessUI || r.Method != get || r.Path == "/ui/portal" {
 			continue
 		}
 		path := strings.NewReplacer("/consumer/k", "/consumer/pull", "/job/j", "/job/"+job).Replace(example(r.Path))
 		out = append(out, wired{"GET " + r.Path, "GET " + path, w.get(path).is(200)})
 	}
 	out = append(out, wired{"GET /ui/", "GET /ui/", w.get("/ui/", "Accept: text/event-stream").is(200)})
+	linked := w.do("POST", "/channel/c/consumer/pull/portal-link", `{"TTL":"1h"}`).is(200)
+	link, err := url.Parse(linked.json()["URL"].(string))
+	require.NoError(w.t, err)
+	out = append(out, wired{"POST /channel/{channel}/consumer/{consumer}/portal-link",
+		"POST /channel/c/consumer/pull/portal-link", linked},
+		wired{"GET /ui/portal", "GET /ui/portal", w.get(link.RequestURI()).is(303)})
 	for route, path := range map[string]string{
 		"/ui/channel/{channel}/consumer/{consumer}/action/{action}": "/ui/channel/c/consumer/pull/action/pause",
 		"/ui/channel/{channel}/action/{action}":                     "/ui/channel/c/action/pause"} {
@@ -550,5 +558,96 @@ func TestASearchFindsIDsAndNames(t *testing.T) {
 		require.Equal(t, "Nothing has this ID or name", r.title(), q)
 		require.NotContains(t, r.Body, "<b>\"")
 	}
-	require.Equal(t, "Search for an ID or a name", w.page("/ui/search").is(200).title())
+	require.Equal(t, "Search for an ID, a name or by terms", w.page("/ui/search").is(200).title())
+}
+
+func TestASearchByTermsFindsMessagesAndJobs(t *testing.T) {
+	w, _ := newUIWorld(t, nil)
+	w.channel()
+	k := w.consumer("billing", "pull")
+	old := w.insert(durable.Message{Key: "old", Payload: []byte(`{"order": 17}`)})
+	young := w.insert(durable.Message{Key: "young", Payload: []byte(`{"order": 18}`)})
+	w.kill(k, old)
+	search := func(q string) reply { return w.page("/ui/search?q=" + url.QueryEscape(q)).is(200) }
+	message := func(m durable.Message) string { return `href="/ui/channel/c/message/` + m.Key + `"` }
+	job := func(m durable.Message) string { return `href="/ui` + jobPath(k, m) + `"` }
+	for q, want := range map[string]struct {
+		title      string
+		has, lacks string
+		looked     string
+	}{
+		"channel:c":                    {"Two messages fit", message(young), "Look further", "Looked at 2 messages of c"},
+		"producer:p":                   {"Two messages fit", message(old), "Look further", "Looked at 2 messages of c"},
+		`payload:"order\": 17"`:        {"One message fits", message(old), message(young), "Looked at 2 messages of c"},
+		`payload:order:17`:             {"No message fits", "payload", message(old), "Looked at 2 messages of c"},
+		`payload:": 17"`:               {"One message fits", message(old), message(young), "Looked at 2 messages of c"},
+		"consumer:billing state:dead":  {"One message fits", message(old), message(young), "Looked at 2 messages of c"},
+		"state:queued":                 {"One message fits", message(young), message(old), "Looked at 2 messages of c"},
+		"error:ANSWERED":               {"One job fits", job(old), job(young), "Looked at 1 dead letter of c / billing"},
+		"error:timeout":                {"No job fits", "dead letter", job(old), "Looked at 1 dead letter of c / billing"},
+		"error:answered age>1h":        {"No job fits", "dead letter", job(old), "Looked at 1 dead letter of c / billing"},
+		"age<1h":                       {"Two messages fit", message(old), "Look further", "Looked at 2 messages of c"},
+		"age>1h":                       {"No message fits", "age", message(old), "Looked at 0 messages of c"},
+		"channel:none":                 {"This search cannot be made", "channel", message(old), "There is no"},
+		"producer:none":                {"This search cannot be made", "producer", message(old), "names no producer"},
+		"consumer:none":                {"Nothing fits", "none", message(old), "There is no consumer none."},
+		"state:dead order-17":          {"This search cannot be read", "order-17", message(old), "is no term"},
+		`consumer:c/billing error:"`:   {"This search cannot be read", "billing", message(old), "has no end"},
+		"channel:c consumer:c/billing": {"Two messages fit", message(old), "Look further", "Looked at 2 messages of c"},
+		"consumer:billing error:<b> ":  {"No job fits", "&lt;b&gt;", "<b>", "Looked at 1 dead letter"},
+	} {
+		r := search(q)
+		require.Equal(t, want.title, r.title(), q)
+		require.Contains(t, r.Body, want.has, q)
+		require.NotContains(t, r.Body, want.lacks, q)
+		require.Contains(t, r.Body, want.looked, q)
+	}
+	require.Contains(t, search("state:dead").Body, `<option value="state:dead consumer:c/billing">`)
+
+	w.consumer("mail", "push")
+	r := search("state:dead")
+	require.Equal(t, "Of which consumer?", r.title())
+	require.Contains(t, r.Body, `href="/ui/search?q=state%3Adead&#43;consumer%3Ac%2Fmail"`)
+	w.put("/channel/other", "token=t").is(201)
+	r = search("payload:x")
+	require.Equal(t, "Of which channel?", r.title())
+	require.Contains(t, r.Body, "payload%3Ax&#43;channel%3Aother")
+}
+
+func TestASearchByTermsGoesOnWhereAPageIsFull(t *testing.T) {
+	w, _ := newUIWorld(t, nil)
+	w.channel()
+	k := w.consumer("billing", "pull")
+	for i := range 120 {
+		w.kill(k, w.insert(durable.Message{Key: fmt.Sprint("m", i)}))
+	}
+	for q, row := range map[string]string{"error:answered": `<td data-label="State">`, "state:dead": `/message/m`} {
+		at, seen := "/ui/search?q="+url.QueryEscape(q), 0
+		for pages := 1; at != ""; pages++ {
+			r := w.page(at).is(200)
+			n := strings.Count(r.Body, row)
+			require.LessOrEqual(t, n, 50)
+			seen += n
+			_, rest, more := strings.Cut(r.Body, `<a class="push" href="`)
+			require.Equal(t, pages < 3, more, "%s page %d", q, pages)
+			if at = ""; more {
+				link, _, _ := strings.Cut(rest, `"`)
+				at = html.UnescapeString(link)
+			}
+		}
+		require.Equal(t, 120, seen, q)
+	}
+}
+
+func TestHiddenPayloadsAreNotSearched(t *testing.T) {
+	payloads, err := ui.ParsePayloads("show,$.card")
+	require.NoError(t, err)
+	w, _ := newUIWorld(t, func(o *Options) {
+		o.UI = ui.New(ui.Options{AdminToken: adminToken, Key: []byte(secret), Payloads: payloads})
+	})
+	w.channel()
+	w.insert(durable.Message{Key: "m", Payload: []byte(`{"card":"4000"}`)})
+	r := w.page("/ui/search?q=payload:4000").is(200)
+	require.Contains(t, r.Body, "BROKER_UI_PAYLOADS hides payloads")
+	require.NotContains(t, r.Body, "/message/m")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
+	"github.com/penstock-broker/penstock/internal/model/jobs"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
@@ -193,6 +194,8 @@ const (
 	// searched bounds the matches of each kind, and searchedChannels the channels in which a message is looked for.
 	searched         = 25
 	searchedChannels = 3
+	// completed bounds the consumers that complete a search.
+	completed = 50
 )
 
 // Search looks for an ID or a part of a name in the catalogue, and for a message or job by its ID.
@@ -225,6 +228,40 @@ func (p pages) Search(ctx context.Context, q string) (f ui.Found) {
 	f.Producers = f.Producers[:min(len(f.Producers), searched)]
 	p.searchMessages(ctx, q, channels, &f)
 	return f
+}
+
+// Consumers returns the channel and ID of some consumers. It asks no store.
+func (p pages) Consumers(channel, id string) (list []ui.MessageJob) {
+	for _, ch := range p.o.Catalogue.Channels("", 1<<30) {
+		if channel != ch.ID && (channel != "" || ident.Reserved(ch.ID)) {
+			continue
+		}
+		for _, k := range p.o.Catalogue.Consumers(ch.ID, "", len(ch.Consumers)) {
+			if id == "" || k.ID == id {
+				list = append(list, ui.MessageJob{Consumer: ch.ID, ID: k.ID})
+			}
+			if len(list) == completed {
+				return list
+			}
+		}
+	}
+	return list
+}
+
+// Jobs lists jobs of a consumer, the newest message first: those that are dead with two statements.
+func (p pages) Jobs(ctx context.Context, channel, consumer, status, first string, limit int) (out ui.Jobs, err error) {
+	ch, k, err := p.known(channel, consumer)
+	if err != nil {
+		return out, err
+	}
+	of := jobs.Listing{Consumer: k, Status: status, Back: true, Limit: limit}
+	if first != "" {
+		if of.From, err = p.deadFrom(ctx, ch, k, first); err != nil {
+			return out, err
+		}
+	}
+	view, next, _, err := p.jobPage(ctx, ch, of)
+	return ui.Jobs{List: view.Result, Next: next}, err
 }
 
 // searchMessages looks for a message by its ID: in the channel that q names before a slash, else in a few.

@@ -28,7 +28,7 @@ type config struct {
 	AdminToken     string   `env:"BROKER_ADMIN_TOKEN" secret:"true" doc:"Value of X-Broker-Admin-Token. Empty: admin endpoints refuse all requests, and the broker listens on loopback only. No blanks."`
 	OpenManagement *bool    `env:"BROKER_OPEN_MANAGEMENT" default:"true on loopback without an admin token, else false" doc:"PUT, GET and DELETE of producers, channels, consumers, messages and dead letters need no token."`
 	AllowedHosts   []string `env:"BROKER_ALLOWED_HOSTS" doc:"Further values of Host for which open management answers, besides those of loopback and the listen address. No ports, no patterns."`
-	PublicURL      string   `env:"BROKER_PUBLIC_URL" doc:"Address under which people reach the brokers, for links in alerts: https://broker.example. Empty: alerts have no links."`
+	PublicURL      string   `env:"BROKER_PUBLIC_URL" doc:"Address under which people reach the brokers, for links in alerts and portal links: https://broker.example. Empty: alerts have no links, and a portal link has the address of its request."`
 	AllowDelete    bool     `env:"BROKER_ALLOW_DELETE" envDefault:"false" doc:"The DELETE routes of producers, channels, consumers and dead letters exist. Without it they are 405."`
 	SeedFile       string   `env:"BROKER_SEED_FILE" doc:"INI file with the initial producers, channels and consumers."`
 
@@ -107,6 +107,8 @@ type config struct {
 	UI string `env:"BROKER_UI" envDefault:"on" doc:"on, read-only (no actions) or off: whether the dashboard is at /ui. It shows what management shows and does what management may, to whom management is open or who logs in with the admin token."`
 
 	UIPayloads string `env:"BROKER_UI_PAYLOADS" envDefault:"show" doc:"What the dashboard shows of payloads: show, keys (names and kinds of JSON fields) or hide; then fields of JSON that are never shown: show,$.card.*,$.items.*.price."`
+
+	UIFrames []string `env:"BROKER_UI_FRAMES" doc:"Origins whose pages may have the pages of a portal link in a frame, separated by commas: https://app.example."`
 
 	AccessLog string `env:"BROKER_ACCESS_LOG" envDefault:"off" doc:"Requests that have a line in the log: off, errors (answers of 400 and above), all, or 1/100 (one in a hundred, at random)."`
 

@@ -69,6 +69,12 @@ func (c *config) checkListener(f *faults) {
 	if _, err := ui.ParsePayloads(c.UIPayloads); err != nil {
 		f.add("BROKER_UI_PAYLOADS", "%v", err)
 	}
+	for _, origin := range c.UIFrames {
+		if u, err := url.Parse(origin); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" ||
+			u.Scheme+"://"+u.Host != origin || strings.ContainsAny(origin, ";, *'\"") {
+			f.add("BROKER_UI_FRAMES", "must have origins like https://app.example, not %q", origin)
+		}
+	}
 	if strings.ContainsFunc(c.AdminToken, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
 		f.add("BROKER_ADMIN_TOKEN", "contains a blank or a control character, which a header does not transport unchanged")
 	}

@@ -14,7 +14,7 @@ func (b *broker) newUI() api.Dashboard {
 	}
 	payloads, _ := ui.ParsePayloads(b.cfg.UIPayloads) // checked
 	return ui.New(ui.Options{AdminToken: b.cfg.AdminToken, Key: b.tokenKey, Version: version, Payloads: payloads,
-		ReadOnly: b.cfg.UI == "read-only", AllowDelete: b.cfg.AllowDelete,
+		ReadOnly: b.cfg.UI == "read-only", AllowDelete: b.cfg.AllowDelete, Frames: b.cfg.UIFrames,
 		Now: func() time.Time { return time.UnixMilli(b.node.NowMs()) }, Log: b.log})
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -149,4 +150,119 @@ func TestTheFormsOfTheDashboardInABrowser(t *testing.T) {
 	require.NotContains(t, letters(), `"Fingerprint"`)
 	require.NotContains(t, p.log.String(), "p-token")
 	require.Contains(t, p.log.String(), "an action was done by the dashboard")
+}
+
+// A person presses what cannot be taken back: retry, revive, rotate, purge and delete; and the API knows of it.
+func TestTheHarmfulButtonsOfTheDashboardInABrowser(t *testing.T) {
+	parallel(t)
+	var answer atomic.Int32
+	sink := newSink(t, func(int, received) int { return int(answer.Load()) })
+	p := embeddedWorld(t).with(quick...).start("BROKER_ALLOW_DELETE=true", "BROKER_RETRY_MAX_DELAY=1h")
+	s := p.stage(t, "k="+sink.URL)
+	s.put(s.path("/consumer/k"), "backoff", "constant:1h")
+	a := newActor(t, p)
+	on := func(consumer, action string) {
+		t.Helper()
+		require.Empty(t, a.Open(p.base+"/ui"+s.path("/consumer/", consumer)))
+		a.press(`a[href$="/action/` + action + `"]`)
+		a.look(action)
+		a.press("form.acts button")
+		a.look(action + "-done")
+	}
+
+	answer.Store(503)
+	at := s.publish("late")
+	eventually(t, "a delayed job", func() bool {
+		j := s.message(at).Jobs
+		return len(j) > 0 && j[0].NextAttemptAt != nil
+	})
+	answer.Store(204)
+	on("k", "retry")
+	s.awaitStatus(at, "DELIVERED")
+
+	answer.Store(410)
+	at = s.publish("gone")
+	s.awaitState("k", "GONE")
+	answer.Store(204)
+	on("k", "revive")
+	s.awaitState("k", "ACTIVE")
+	s.awaitStatus(at, "DELIVERED")
+
+	on("k", "rotate")
+	secret := regexp.MustCompile(`whsec_[A-Za-z0-9+/=]+`).FindString(a.HTML())
+	require.NotEmpty(t, secret)
+	require.NotContains(t, p.log.String(), secret)
+	s.publish("signed")
+	eventually(t, "a signed request", func() bool {
+		sink.mu.Lock()
+		defer sink.mu.Unlock()
+		return sink.got[len(sink.got)-1].header.Get("Webhook-Signature") != ""
+	})
+	require.Empty(t, a.Open(p.base+"/ui"+s.path("/consumer/k")))
+	require.NotContains(t, a.HTML(), secret, "it was shown once")
+
+	s.join("pull")
+	for i := range 3 {
+		s.publish(fmt.Sprint(i))
+	}
+	s.awaitQueued("pull", 3)
+	on("pull", "purge")
+	letters := func() int { return *s.counted("pull").DeadLetters }
+	require.Equal(t, 3, letters())
+	require.Empty(t, a.Open(p.base+"/ui/dlq?channel="+s.channel+"&consumer=pull"))
+	a.press(`main > .acts a[href*="/action/delete"]`)
+	require.Contains(t, a.HTML(), "3 dead letters")
+	a.look("delete")
+	a.press("form.acts button")
+	eventually(t, "the letters are deleted", func() bool { return letters() == 0 })
+}
+
+// Somebody who has a link alone sees and presses what is of their consumer, also in a frame of another site.
+func TestAPortalLinkInABrowser(t *testing.T) {
+	parallel(t)
+	failing := newSink(t, func(int, received) int { return 400 })
+	p := embeddedWorld(t).with(quick...).start("BROKER_OPEN_MANAGEMENT=false", "BROKER_MAX_RETRIES=0")
+	admin := []string{"X-Broker-Admin-Token", adminToken}
+	put := func(path, form string) {
+		r := p.do("PUT", path, form, append(admin, "Content-Type", "application/x-www-form-urlencoded")...)
+		require.Equal(t, 201, r.status, r.body)
+	}
+	put("/producer/shop", "token=p-token")
+	put("/channel/orders", "token=c-token")
+	put("/channel/orders/consumer/billing", "token=k&callbackUrl="+failing.URL)
+	put("/channel/orders/consumer/other", "token=k&type=pull")
+	r := p.do("POST", "/channel/orders/broadcast", `{"order":1}`, "X-Broker-Channel-Token", "c-token",
+		"X-Broker-Producer-ID", "shop", "X-Broker-Producer-Token", "p-token")
+	require.Equal(t, 201, r.status, r.body)
+	const billing = "/channel/orders/consumer/billing"
+	r = p.do("POST", billing+"/portal-link", `{"TTL":"1h"}`, admin...)
+	require.Equal(t, 200, r.status, r.body)
+	link := r.json(t)["URL"].(string)
+	require.True(t, strings.HasPrefix(link, p.base+"/ui/portal?link="), link)
+
+	a := newActor(t, p)
+	require.Empty(t, a.Open(link))
+	require.Contains(t, a.HTML(), "<h1>billing: ")
+	require.NotContains(t, a.HTML(), "other")
+	a.look("portal")
+	a.press(`nav a[href^="/ui/dlq"]`)
+	eventually(t, "the cause", func() bool {
+		a.Open(p.base + "/ui/dlq?channel=orders&consumer=billing")
+		return strings.Contains(a.HTML(), "status 400")
+	})
+	a.look("portal-dlq")
+	a.press(`td a[href*="/job/"]`)
+	require.Contains(t, a.HTML(), "order")
+	a.look("portal-job")
+	a.press(`nav a`)
+	a.press(`a[href$="/action/pause"]`)
+	a.press("form.acts button")
+	require.Contains(t, a.HTML(), "Done: it is paused.")
+	require.Equal(t, "PAUSED", p.do("GET", billing, "", admin...).json(t)["State"])
+	require.Contains(t, p.log.String(), `"by_link":true`)
+	a.Open(p.base + "/ui/channels") // the console tells of the 401
+	require.Contains(t, a.HTML(), "the link opens the pages of one consumer alone")
+	a.look("portal-elsewhere")
+	_, secret, _ := strings.Cut(link, "link=")
+	require.NotContains(t, p.log.String(), secret)
 }

@@ -23,7 +23,7 @@ func TestThePagesOfTheDashboardInABrowser(t *testing.T) {
 	parallel(t)
 	p, pages := dashboardWithData(t)
 	b := browser.Start(t)
-	for _, width := range []int{360, 1200} {
+	for _, width := range []int{360, 1200, 3840} {
 		for _, path := range pages {
 			var brightness []float64
 			for _, theme := range []string{"light", "dark"} {
@@ -43,6 +43,30 @@ func TestThePagesOfTheDashboardInABrowser(t *testing.T) {
 			require.Less(t, brightness[1], 0.3, path)
 		}
 	}
+}
+
+// axe-core finds nothing to say of any page: names of what is pressed and read, contrast in both themes, order of
+// headings, regions.
+func TestThePagesOfTheDashboardAreForEverybody(t *testing.T) {
+	parallel(t)
+	p, pages := dashboardWithData(t)
+	source := browser.Axe(t)
+	b := browser.Start(t)
+	b.RunScripts("UTC")
+	found := map[string]string{} // where, by what
+	for _, path := range pages {
+		for _, screen := range []struct {
+			width int
+			theme string
+		}{{1200, "light"}, {1200, "dark"}, {360, "light"}} {
+			b.Screen(screen.width, screen.theme)
+			require.Empty(t, b.Open(p.base+path), path)
+			for _, v := range b.Violations(source) {
+				found[v] = fmt.Sprintf("%s at %d, %s", path, screen.width, screen.theme)
+			}
+		}
+	}
+	require.Empty(t, found)
 }
 
 // look returns how bright a picture is, from 0 to 1, and how many colours it has.

@@ -91,7 +91,7 @@ var (
 
 // act shows what an action would do, or does it.
 func (d *Dashboard) act(ctx context.Context, rc *fasthttp.RequestCtx, visit Visit) {
-	v := &view{d: d, rc: rc, src: visit.Source, now: d.o.Now().UTC(), open: visit.Open}
+	v := d.view(rc, visit)
 	t := &target{Channel: v.id("channel"), Consumer: v.id("consumer"), Action: v.id("action"),
 		Query: v.query("fingerprint", "canary", "redrive")}
 	actions := channelActions
@@ -126,7 +126,7 @@ func (d *Dashboard) act(ctx context.Context, rc *fasthttp.RequestCtx, visit Visi
 		}
 	}
 	p.Seal = d.seal(v, t, q.Bound)
-	d.answer(v, visit, status, "confirm", q.Title, p)
+	d.answer(v, status, "confirm", q.Title, p)
 }
 
 // judge decides whether a form still fits what its action would do. If it does not, it returns why, for the reader.
@@ -162,6 +162,9 @@ func (d *Dashboard) perform(v *view, visit Visit, a *action, t *target) {
 	out, err := a.do(v, t)
 	log := d.o.Log.With("action", t.Action, "channel", t.Channel, "consumer", t.Consumer, "address",
 		v.rc.RemoteAddr().String(), "request_id", string(v.rc.Response.Header.Peek("X-Request-ID")))
+	if v.portal != nil {
+		log = log.With("by_link", true)
+	}
 	if err != nil {
 		log.Warn("an action by the dashboard was refused", "error", err)
 		d.refuse(v, visit, err)
@@ -170,7 +173,7 @@ func (d *Dashboard) perform(v *view, visit Visit, a *action, t *target) {
 	log.Info("an action was done by the dashboard", "jobs", out.n)
 	switch {
 	case out.result != nil:
-		d.answer(v, visit, fasthttp.StatusOK, "result", "", out.result)
+		d.answer(v, fasthttp.StatusOK, "result", "", out.result)
 	case out.to != "":
 		redirect(v.rc, out.to)
 	default:
@@ -187,11 +190,11 @@ func (d *Dashboard) refuse(v *view, visit Visit, err error) {
 	if said.Status >= fasthttp.StatusInternalServerError {
 		d.o.Log.Warn("a page of the dashboard cannot be shown", "page", visit.Page, "error", err)
 	}
-	d.answer(v, visit, said.Status, "refused", said.Detail, said.Code)
+	d.answer(v, said.Status, "refused", said.Detail, said.Code)
 }
 
 // answer answers with a page of the section in which its target is.
-func (d *Dashboard) answer(v *view, visit Visit, status int, template, title string, content any) {
+func (d *Dashboard) answer(v *view, status int, template, title string, content any) {
 	section := "channels"
 	if v.id("consumer") != "" {
 		section = "consumers"
@@ -199,15 +202,17 @@ func (d *Dashboard) answer(v *view, visit Visit, status int, template, title str
 	if r, ok := content.(result); ok {
 		title = r.Title
 	}
-	d.render(v.rc, status, template, frame{Title: title, Section: section, Troubled: visit.Source.Troubled(),
-		Session: !visit.Open, Now: v.now, Version: d.o.Version, Content: content})
+	d.render(v.rc, status, template, v.frame(title, section, content))
 }
 
 // sealFor is how long the form of a page may be sent.
 const sealFor = time.Hour
 
-// session names the session of a request; "" where none was needed.
+// session names the session of a request, or the link by which it came; "" where none was needed.
 func (v *view) session() string {
+	if v.portal != nil {
+		return string(v.rc.Request.Header.Cookie(portalCookie))
+	}
 	if !v.d.admits(v.rc) {
 		return ""
 	}

@@ -55,6 +55,9 @@ func (v *view) offer(t target, actions map[string]*action, names ...string) (out
 		return nil
 	}
 	for _, name := range names {
+		if v.portal != nil && !portalActions[name] {
+			continue
+		}
 		t.Action = name
 		out = append(out, offered{actions[name].name, t.URL(), name == "purge" || name == "delete"})
 	}

@@ -28,4 +28,12 @@
 // installation takes the session, and another admin token ends it. Nothing is stored for a session, so none can be
 // used up; what ends one early is the cookie, which POST /ui/logout removes. Failed logins are bounded for
 // each address and altogether.
+//
+// Somebody who has a portal link (portal.go) needs no session: it opens the pages of one consumer and the actions that
+// the token of that consumer allows, and nothing else.
+//
+// # Search
+//
+// A search is for an ID or a name, or by terms (terms.go), which search.go turns into a list of messages or of jobs
+// of the API. It says how far it looked.
 package ui

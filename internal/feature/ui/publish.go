@@ -115,7 +115,7 @@ var fieldOf = map[string]string{"channel_not_found": "channel", "channel_paused"
 
 // publish sends what a form says.
 func (d *Dashboard) publish(ctx context.Context, rc *fasthttp.RequestCtx, visit Visit) {
-	v := &view{d: d, rc: rc, src: visit.Source, now: d.o.Now().UTC(), open: visit.Open}
+	v := d.view(rc, visit)
 	p := typed(rc.PostBody())
 	var err error
 	switch {
@@ -148,7 +148,7 @@ func (d *Dashboard) publish(ctx context.Context, rc *fasthttp.RequestCtx, visit 
 	if len(p.Wrong) > 0 {
 		title = "The message was not sent"
 	}
-	d.answer(v, visit, status, "publish", title, p)
+	d.answer(v, status, "publish", title, p)
 }
 
 // send publishes a message, and says so in the log.

@@ -86,9 +86,10 @@ type frame struct {
 	Title    string // the state, in words
 	Section  string // of the navigation
 	Troubled int
-	Session  bool // the reader has logged in
-	Bare     bool // there is no navigation, and no script
-	Live     bool // the page is brought up to date
+	Session  bool    // the reader has logged in
+	Bare     bool    // there is no navigation, and no script
+	Live     bool    // the page is brought up to date
+	Portal   *portal // the reader came by a link; nil: not so
 	Query    string
 	Nonce    string // of the script
 	Now      time.Time
@@ -133,6 +134,9 @@ func (d *Dashboard) render(rc *fasthttp.RequestCtx, status int, name string, f f
 	rc.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
 	rc.SetContentType(apitype.MediaHTML + "; charset=utf-8")
 	rc.Response.SetBodyRaw(body)
+	if f.Portal != nil {
+		d.frameable(rc)
+	}
 }
 
 // made makes a part of a page; where that fails, of one that says so.

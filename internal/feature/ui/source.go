@@ -31,8 +31,15 @@ type Source interface {
 	Brokers() ([]Broker, About)
 	// Search looks for an ID or a name.
 	Search(ctx context.Context, q string) Found
+	// Consumers returns the channel and ID, as Consumer and ID, of some consumers of a channel ("": of any) with an
+	// ID ("": any).
+	Consumers(channel, id string) []MessageJob
+	// Jobs lists jobs of a consumer with a state as the API writes it, the newest message first.
+	Jobs(ctx context.Context, channel, consumer, status, first string, limit int) (Jobs, error)
 	// Get reads the answer to a GET of a route into a value.
 	Get(ctx context.Context, route string, ids map[string]string, query url.Values, into any) error
+	// Has reports whether a consumer has an ID and a number.
+	Has(channel, consumer string, no uint32) bool
 	// Load says what a consumer has to do now, not as of the last sample.
 	Load(ctx context.Context, channel, consumer string) (Load, error)
 	// Do sends a request to a route, as whoever asked for the page may. A refusal is an error.

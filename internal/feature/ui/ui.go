@@ -23,6 +23,7 @@ type Options struct {
 	// AllowDelete is that of the API: letters can be deleted.
 	AllowDelete bool
 	Payloads    Payloads         // what is shown of payloads
+	Frames      []string         // origins that may have the pages of a portal in a frame
 	Now         func() time.Time // the store's clock; nil: that of this machine
 	Log         *slog.Logger     // nil: slog.Default()
 }
@@ -68,6 +69,8 @@ type Visit struct {
 	Page   string // path of its route
 	Open   bool   // it needs no session
 	Source Source
+
+	portal *portal // whoever asks came by a link; nil: not so
 }
 
 // A page makes what its template shows.
@@ -85,6 +88,13 @@ type view struct {
 	src  Source
 	now  time.Time
 	open bool // no session was needed
+
+	portal *portal // what the reader may see; nil: everything
+}
+
+// view begins a page.
+func (d *Dashboard) view(rc *fasthttp.RequestCtx, visit Visit) *view {
+	return &view{d: d, rc: rc, src: visit.Source, now: d.o.Now().UTC(), open: visit.Open, portal: visit.portal}
 }
 
 // id returns an ID of the path.
@@ -118,13 +128,10 @@ func (d *Dashboard) Serve(ctx context.Context, rc *fasthttp.RequestCtx, visit Vi
 		d.showLogin(rc, fasthttp.StatusOK, "", string(rc.QueryArgs().Peek("next")))
 	case "/ui/logout":
 		d.logout(rc)
+	case portalPath:
+		d.enter(rc, visit)
 	default:
-		if !visit.Open && !d.admits(rc) {
-			if streams(rc) {
-				tellLogin(rc)
-				return
-			}
-			d.askLogin(rc)
+		if !visit.Open && !d.admits(rc) && !d.admitsOwner(rc, &visit) {
 			return
 		}
 		if rc.UserValue("action") != nil {
@@ -141,8 +148,7 @@ func (d *Dashboard) Serve(ctx context.Context, rc *fasthttp.RequestCtx, visit Vi
 
 // show answers with a page, or with one that says why there is none.
 func (d *Dashboard) show(ctx context.Context, rc *fasthttp.RequestCtx, visit Visit) {
-	p := d.pages[visit.Page]
-	v := &view{d: d, rc: rc, src: visit.Source, now: d.o.Now().UTC(), open: visit.Open}
+	p, v := d.pages[visit.Page], d.view(rc, visit)
 	title, content, err := p.show(ctx, v)
 	status := fasthttp.StatusOK
 	if err != nil {
@@ -152,14 +158,24 @@ func (d *Dashboard) show(ctx context.Context, rc *fasthttp.RequestCtx, visit Vis
 		}
 		status, title, content, p.template = said.Status, said.Detail, said.Code, "refused"
 	}
-	f := frame{Title: title, Section: p.section, Troubled: visit.Source.Troubled(), Session: !visit.Open, Now: v.now,
-		Version: d.o.Version, Content: content, Query: string(rc.URI().QueryString()),
-		Live: p.live && !rc.QueryArgs().Has("show")} // what somebody asks to be shown is shown once
+	f := v.frame(title, p.section, content)
+	f.Query = string(rc.URI().QueryString())
+	f.Live = p.live && !rc.QueryArgs().Has("show") // what somebody asks to be shown is shown once
 	if f.Live && streams(rc) {
 		d.tell(rc, p.template, f)
 		return
 	}
 	d.render(rc, status, p.template, f)
+}
+
+// frame is what is around a page.
+func (v *view) frame(title, section string, content any) frame {
+	f := frame{Title: title, Section: section, Session: !v.open && v.portal == nil, Now: v.now, Version: v.d.o.Version,
+		Content: content, Portal: v.portal}
+	if v.portal == nil {
+		f.Troubled = v.src.Troubled()
+	}
+	return f
 }
 
 // redirect leads to another page with a GET.

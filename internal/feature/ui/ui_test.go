@@ -138,10 +138,22 @@ func (f full) Search(context.Context, string) (found Found) {
 	return found
 }
 
+func (f full) Consumers(string, string) (list []MessageJob) {
+	fill(reflect.ValueOf(&list).Elem(), f.text)
+	return list
+}
+
+func (f full) Jobs(context.Context, string, string, string, string, int) (j Jobs, err error) {
+	fill(reflect.ValueOf(&j).Elem(), f.text)
+	return j, nil
+}
+
 func (f full) Get(_ context.Context, _ string, _ map[string]string, _ url.Values, into any) error {
 	fill(reflect.ValueOf(into).Elem(), f.text)
 	return nil
 }
+
+func (full) Has(_, _ string, no uint32) bool { return no == 7 }
 
 func (full) Load(context.Context, string, string) (Load, error) {
 	return Load{State: "ACTIVE", Type: "push", Counted: true, Waiting: 3, Delayed: 2, Dead: 1}, nil
@@ -171,6 +183,11 @@ func (e empty) Channel(context.Context, string, Span) (Channel, error) { return 
 func (empty) ReplaysUnderWay() []Replay                                { return nil }
 func (empty) Brokers() ([]Broker, About)                               { return nil, About{} }
 func (empty) Search(context.Context, string) Found                     { return Found{} }
+func (empty) Consumers(string, string) []MessageJob                    { return nil }
+func (e empty) Jobs(context.Context, string, string, string, string, int) (Jobs, error) {
+	return Jobs{}, e.err
+}
+
 func (e empty) Scheduled(context.Context, string, string, string) ([]Scheduled, string, string, error) {
 	return nil, "", "", e.err
 }
@@ -189,6 +206,7 @@ func (e empty) Get(_ context.Context, _ string, _ map[string]string, _ url.Value
 	return json.Unmarshal([]byte("{}"), into)
 }
 
+func (empty) Has(string, string, uint32) bool                      { return false }
 func (e empty) Load(context.Context, string, string) (Load, error) { return Load{}, e.err }
 func (e empty) Do(Request) (Answer, error)                         { return Answer{Body: []byte("{}")}, e.err }
 

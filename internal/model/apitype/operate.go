@@ -14,6 +14,17 @@ type ConsumerTest struct {
 	BodyEncoding string `json:"BodyEncoding,omitempty"`
 }
 
+// A PortalRequest asks for a link to the pages of a consumer.
+type PortalRequest struct {
+	TTL string `json:"TTL,omitempty"` // how long the link lasts, a duration from 1h to 24h; absent: 4h
+}
+
+// A PortalLink is a link to the pages of a consumer in the dashboard. Whoever has it needs no token.
+type PortalLink struct {
+	URL       string `json:"URL"`
+	ExpiresAt Time   `json:"ExpiresAt"`
+}
+
 // Purged is the answer to a purge of a consumer.
 type Purged struct {
 	Purged int  `json:"Purged"`         // jobs that this request ended

@@ -62,6 +62,7 @@ var routes = []Route{
 	{"POST", "/channel/{channel}/consumer/{consumer}/retry", none, ok(Retried{})},
 	{"POST", "/channel/{channel}/consumer/{consumer}/test", none, ok(ConsumerTest{})},
 	{"POST", "/channel/{channel}/consumer/{consumer}/purge", none, ok(Purged{})},
+	{"POST", "/channel/{channel}/consumer/{consumer}/portal-link", Body{MediaJSON, PortalRequest{}}, ok(PortalLink{})},
 	{"GET", "/channel/{channel}/consumer/{consumer}/revive/{link}", none, []Answer{{200, Body{MediaHTML, nil}}}},
 	{"POST", "/channel/{channel}/consumer/{consumer}/revive/{link}", none, []Answer{{200, Body{MediaHTML, nil}}}},
 
@@ -163,6 +164,7 @@ var routes = []Route{
 	{"GET", "/ui/channel/{channel}/consumer/{consumer}/action/{action}", none, page},
 	{"POST", "/ui/channel/{channel}/consumer/{consumer}/action/{action}", form(ActionForm{}),
 		[]Answer{{303, none}, {200, Body{MediaHTML, nil}}}}, // by what there is to tell
+	{"GET", "/ui/portal", none, []Answer{{303, none}}},
 	{"GET", "/ui/login", none, page},
 	{"POST", "/ui/login", form(LoginForm{}), []Answer{{303, none}}},
 	{"POST", "/ui/logout", none, []Answer{{303, none}}},

@@ -84,10 +84,11 @@ var queryWords = []word{
 	{"timeout", "*", "length of the leases, seconds", aNumber},
 
 	{"since", "GET /ui/*", "the messages of this time", aText},
-	{"q", "GET /ui/*", "an ID or a name", aText},
+	{"q", "GET /ui/*", "an ID, a name, or terms", aText},
 	{"as", "GET /ui/*", "how the payload is shown", aText},
 	{"show", "GET /ui/*", "the payload is shown", aText},
 	{"next", "GET /ui/*", "the page to go to after the login", aText},
+	{"link", "GET /ui/*", "the signed part of the link", aText},
 	{"over", "GET /ui/*", "how far back the charts go", oneOf("1h", "24h", "7d", "30d")},
 	{"done", "GET /ui/*", "what an action did, as the page says it", aText},
 	{"again", "GET /ui/*", "the message to send once more", aText},
@@ -219,9 +220,10 @@ var routesOfCodes = []codesOf{
 	{"DELETE /channel/{channel}", "channel_has_consumers"},
 	{"DELETE *, POST */dlq/delete", "method_not_allowed"}, // without BROKER_ALLOW_DELETE
 	{"POST */test", "consumer_pull"},
+	{"POST */portal-link", "invalid_ttl"},
 	{"POST */sqs-key", "too_many_sqs_keys"},
 	{"GET */reconcile", "books_busy"},
-	{"*/revive/{link}", "link_invalid"},
+	{"*/revive/{link}, GET /ui/*, POST /ui/*", "link_invalid"},
 	{"GET /receipt/*", "receipt_not_found not_stored"},
 	{"GET /metrics*", "no_metrics"},
 	{"GET /readyz", "store_not_writable store_unreachable"},
@@ -252,4 +254,5 @@ var examples = map[string]string{
 	"RedriveRequest request": `{"Fingerprint":"81382dd5798bbe48","Canary":true}`,
 	"DeadSelection request":  `{"Fingerprint":"81382dd5798bbe48"}`,
 	"RedriveEstimate answer": `{"Matched":4821}`,
+	"PortalRequest request":  `{"TTL":"4h"}`,
 }
