@@ -141,7 +141,13 @@ func (b *Browser) note(a *answer) {
 			b.faults = append(b.faults, p.Entry.Text+" "+p.Entry.URL)
 		}
 	case "Network.loadingFailed":
-		b.faults = append(b.faults, string(a.Params))
+		var p struct {
+			Canceled      bool // the page was left, and with it what it had asked for
+			BlockedReason string
+		}
+		if json.Unmarshal(a.Params, &p) != nil || !p.Canceled || p.BlockedReason != "" {
+			b.faults = append(b.faults, string(a.Params))
+		}
 	}
 	select {
 	case b.events <- event{a.Method}:
