@@ -71,7 +71,8 @@ func TestAPortalLinkOpensThePagesOfItsConsumerAlone(t *testing.T) {
 	for _, path := range []string{"/ui/channels", "/ui/channel/c", "/ui/consumers", "/ui/channel/c/consumer/other",
 		"/ui" + jobPath(other, m), "/ui/channel/c/message/m", "/ui/dlq", "/ui/dlq?channel=c",
 		"/ui/dlq?channel=c&consumer=other",
-		"/ui/redrives?channel=c&consumer=other", "/ui/replays", "/ui/scheduled?channel=c", "/ui/bulks", "/ui/brokers",
+		"/ui/redrives?channel=c&consumer=other", "/ui/dlq/export?channel=c&consumer=other",
+		"/ui/replays", "/ui/scheduled?channel=c", "/ui/bulks", "/ui/brokers",
 		"/ui/publish?channel=c", "/ui/search?q=m", onK + "purge", onK + "rotate", onC + "pause",
 		"/ui/channel/c/consumer/other/action/pause", "/ui/dlq?channel=c&consumer=other&channel=c&consumer=k"} {
 		r := w.get(path, cookie, browser).is(401)

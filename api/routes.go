@@ -176,6 +176,7 @@ var table = []Route{
 	{Method: get, Path: "/ui/channels", Access: AccessUI, Summary: "the page of all channels", Query: []string{"first"}, serve: dashboard("/ui/channels")},
 	{Method: get, Path: "/ui/channel/{channel}", Access: AccessUI, Summary: "the page of a channel", Query: []string{"over", "since", "first", "place", "done"}, serve: dashboard("/ui/channel/{channel}")},
 	{Method: get, Path: "/ui/dlq", Access: AccessUI, Summary: "the page of dead letters by cause", Query: []string{"channel", "consumer"}, serve: dashboard("/ui/dlq")},
+	{Method: get, Path: "/ui/dlq/export", Access: AccessUI, Summary: "dead letters as a file", Query: []string{"channel", "consumer", "fingerprint"}, serve: dashboard("/ui/dlq/export")},
 	{Method: get, Path: "/ui/redrives", Access: AccessUI, Summary: "the page of redrives", Query: []string{"channel", "consumer", "first"}, serve: dashboard("/ui/redrives")},
 	{Method: get, Path: "/ui/scheduled", Access: AccessUI, Summary: "the page of scheduled messages", Query: []string{"channel", "first", "place"}, serve: dashboard("/ui/scheduled")},
 	{Method: get, Path: "/ui/bulks", Access: AccessUI, Summary: "the page of bulks", Query: []string{"channel", "first"}, serve: dashboard("/ui/bulks")},

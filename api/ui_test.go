@@ -17,8 +17,10 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/sampler"
 	"github.com/penstock-broker/penstock/internal/feature/ui"
 	"github.com/penstock-broker/penstock/internal/feature/why"
+	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/jobs"
+	"github.com/penstock-broker/penstock/internal/test/strictjson"
 )
 
 // pagePolicy is what each answer of the dashboard says.
@@ -85,7 +87,7 @@ func uiExchanges(w *world) (out []wired) {
 	m := w.insert(durable.Message{Key: "m"})
 	job := m.ID.Job(w.cat.Consumer("c", "pull").Position).String()
 	for _, r := range Routes() {
-		if r.Access != AccessUI || r.Method != get || r.Path == "/ui/portal" {
+		if r.Access != AccessUI || r.Method != get || r.Path == "/ui/portal" || r.Path == "/ui/dlq/export" {
 			continue
 		}
 		path := strings.NewReplacer("/consumer/k", "/consumer/pull", "/job/j", "/job/"+job).Replace(example(r.Path))
@@ -98,6 +100,9 @@ func uiExchanges(w *world) (out []wired) {
 	out = append(out, wired{"POST /channel/{channel}/consumer/{consumer}/portal-link",
 		"POST /channel/c/consumer/pull/portal-link", linked},
 		wired{"GET /ui/portal", "GET /ui/portal", w.get(link.RequestURI()).is(303)})
+	w.kill(w.cat.Consumer("c", "pull"), m)
+	out = append(out, wired{"GET /ui/dlq/export", "GET /ui/dlq/export",
+		w.get("/ui/dlq/export?channel=c&consumer=pull").is(200)})
 	for route, path := range map[string]string{
 		"/ui/channel/{channel}/consumer/{consumer}/action/{action}": "/ui/channel/c/consumer/pull/action/pause",
 		"/ui/channel/{channel}/action/{action}":                     "/ui/channel/c/action/pause"} {
@@ -650,4 +655,37 @@ func TestHiddenPayloadsAreNotSearched(t *testing.T) {
 	r := w.page("/ui/search?q=payload:4000").is(200)
 	require.Contains(t, r.Body, "BROKER_UI_PAYLOADS hides payloads")
 	require.NotContains(t, r.Body, "/message/m")
+}
+
+func TestDeadLettersAreAFile(t *testing.T) {
+	w, _ := newUIWorld(t, nil)
+	w.channel()
+	k := w.consumer("k", "push")
+	const file = "/ui/dlq/export?channel=c&consumer=k"
+	require.Empty(t, w.page(file).is(200).Body)
+	for i := range 130 {
+		w.kill(k, w.insert(durable.Message{Key: fmt.Sprint("m", i), Payload: []byte("a payload")}))
+	}
+	r := w.page(file).is(200)
+	require.Equal(t, `attachment; filename="dead-letters.ndjson"`, r.Header("Content-Disposition"))
+	require.Equal(t, apitype.MediaLines, r.Header("Content-Type"))
+	lines := strings.Split(strings.TrimSpace(r.Body), "\n")
+	require.Len(t, lines, 130)
+	for i, line := range lines {
+		var j apitype.Job
+		strictjson.Decode(t, []byte(line), &j)
+		require.Equal(t, fmt.Sprint("/channel/c/message/m", i), j.MessageURL)
+		require.Equal(t, "DEAD", j.Status)
+	}
+	require.NotContains(t, r.Body, "a payload")
+	page := w.page("/ui/dlq?channel=c&consumer=k").is(200)
+	require.Contains(t, page.Body, `href="/ui/dlq/export?channel=c&amp;consumer=k"`)
+	m := regexp.MustCompile(`href="(/ui/dlq/export\?[^"]*fingerprint=[^"]*)"`).FindStringSubmatch(page.Body)
+	require.Len(t, m, 2)
+	require.Equal(t, 130, strings.Count(w.page(html.UnescapeString(m[1])).is(200).Body, "\n"))
+	require.Empty(t, w.page(file+"&fingerprint=0123456789abcdef").is(200).Body)
+	for path, status := range map[string]int{"/ui/dlq/export": 404, "/ui/dlq/export?channel=c": 404,
+		"/ui/dlq/export?channel=c&consumer=none": 404, file + "&fingerprint=x": 400} {
+		require.Equal(t, status, w.page(path).Status, path)
+	}
 }

@@ -16,6 +16,7 @@ type deadView struct {
 	Total     int64
 	Curl      string
 
+	Export      string       // all of them as a file
 	Redrives    []redriveRow // the last ones
 	RedrivesURL string       // of all
 }
@@ -23,7 +24,8 @@ type deadView struct {
 // A deadGroup is the letters of one cause, with what can be done with them.
 type deadGroup struct {
 	apitype.DeadGroup
-	Acts []offered
+	Acts   []offered
+	Export string // they as a file
 }
 
 func deadPage(ctx context.Context, v *view) (title string, content any, err error) {
@@ -73,11 +75,12 @@ func deadOf(ctx context.Context, v *view, p *deadView) (title string, content an
 	for _, g := range groups.Result {
 		p.Total += g.Count
 		if g.Sample = cut(g.Sample, mostText); len(p.Groups) < mostGroups {
-			p.Groups = append(p.Groups, deadGroup{g, v.offersOfLetters(p.Channel, p.Consumer, g.Fingerprint)})
+			p.Groups = append(p.Groups, deadGroup{g, v.offersOfLetters(p.Channel, p.Consumer, g.Fingerprint),
+				exportURL(p.Channel, p.Consumer, g.Fingerprint)})
 		}
 	}
 	if p.Total > 0 {
-		p.Acts = v.offersOfLetters(p.Channel, p.Consumer, "")
+		p.Acts, p.Export = v.offersOfLetters(p.Channel, p.Consumer, ""), exportURL(p.Channel, p.Consumer, "")
 	}
 	if len(groups.Result) == 0 {
 		return p.Consumer + " has no dead letters", p, nil

@@ -82,7 +82,7 @@ func (p *portal) opens(page string, v *view) bool {
 		return v.id("channel") == p.channel && v.id("consumer") == p.consumer
 	case "/ui/channel/{channel}/consumer/{consumer}/action/{action}":
 		return v.id("channel") == p.channel && v.id("consumer") == p.consumer && portalActions[v.id("action")]
-	case "/ui/dlq", "/ui/redrives", "/ui/replays":
+	case "/ui/dlq", exportPath, "/ui/redrives", "/ui/replays":
 		q := v.query("channel", "consumer")
 		return q.Get("channel") == p.channel && q.Get("consumer") == p.consumer
 	}

@@ -138,6 +138,10 @@ func (d *Dashboard) Serve(ctx context.Context, rc *fasthttp.RequestCtx, visit Vi
 			d.act(ctx, rc, visit)
 			return
 		}
+		if visit.Page == exportPath {
+			d.export(ctx, rc, visit)
+			return
+		}
 		if visit.Page == "/ui/publish" && rc.IsPost() {
 			d.publish(ctx, rc, visit)
 			return

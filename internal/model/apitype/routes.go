@@ -146,6 +146,7 @@ var routes = []Route{
 	{"GET", "/ui/channels", none, livePage},
 	{"GET", "/ui/channel/{channel}", none, livePage},
 	{"GET", "/ui/dlq", none, livePage},
+	{"GET", "/ui/dlq/export", none, []Answer{{200, Body{MediaLines, Job{}}}}},
 	{"GET", "/ui/redrives", none, livePage},
 	{"GET", "/ui/scheduled", none, livePage},
 	{"GET", "/ui/bulks", none, livePage},
