@@ -124,6 +124,7 @@ func TestEachAttackHoldsOnUntilItsEnd(t *testing.T) {
 			<-begun
 			select {
 			case <-done:
+				require.Fail(t, "it ended by itself")
 			case <-time.After(2 * time.Second):
 			}
 			cancel()

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -39,10 +38,7 @@ func TestDeletion(t *testing.T) {
 }
 
 func deletedPushConsumer(t *testing.T, p *process) {
-	release := make(chan struct{})
-	old := newSink(t, func(int, received) int { <-release; return 204 })
-	free := sync.OnceFunc(func() { close(release) })
-	t.Cleanup(free)
+	old, free := newHeldSink(t, 204)
 	stays := newSink(t, nil)
 	s := p.stage(t, "k="+old.URL, "stays="+stays.URL)
 	var at []string

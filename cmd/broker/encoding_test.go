@@ -199,7 +199,7 @@ func codedResponses(t *testing.T, p *process) {
 	eventually(t, "the reply", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
-		if len(replies) == 0 {
+		if len(replies) != 1 {
 			return false
 		}
 		reply = replies[0]

@@ -435,6 +435,15 @@ type received struct {
 	at     time.Time
 }
 
+// newHeldSink answers with a status once it is let go, at the latest at the end of the test.
+func newHeldSink(t testing.TB, status int) (s *sink, free func()) {
+	release := make(chan struct{})
+	s = newSink(t, func(int, received) int { <-release; return status })
+	free = sync.OnceFunc(func() { close(release) })
+	t.Cleanup(free) // before the sink is closed, which waits for its requests
+	return s, free
+}
+
 // newSink answers with answer, or 204 when it is nil.
 func newSink(t testing.TB, answer func(n int, r received) int) *sink {
 	s := &sink{byBody: map[string]int{}, answer: answer}

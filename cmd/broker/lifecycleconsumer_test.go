@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -99,10 +98,7 @@ var consumerLives = map[string]func(*testing.T, *life){
 		at := s.publish("m")
 		s.awaitQueued("k", 1)
 		s.delete(s.path("/consumer/k"))
-		release := make(chan struct{})
-		j := newSink(t, func(int, received) int { <-release; return 204 })
-		free := sync.OnceFunc(func() { close(release) })
-		t.Cleanup(free)
+		j, free := newHeldSink(t, 204)
 		s.join("j=" + j.URL)
 		s.put(s.path("/consumer/j"), "timeout", "2m")
 		inFlight := s.publish("n")
@@ -259,10 +255,7 @@ var consumerLives = map[string]func(*testing.T, *life){
 		require.Equal(t, "ACTIVE", s.consumer("k").State, "the failures of the former one do not count")
 	},
 	"a consumer changes: `callbackUrl`: claimed jobs whose request has not begun": func(t *testing.T, s *life) {
-		release := make(chan struct{})
-		k := newSink(t, func(int, received) int { <-release; return 410 })
-		free := sync.OnceFunc(func() { close(release) })
-		t.Cleanup(free)
+		k, free := newHeldSink(t, 410)
 		s.join("k=" + k.URL)
 		s.put(s.path("/consumer/k"), "concurrency", "1", "timeout", "2m") // a slow machine changes the URL in time
 		for i := range 5 {

@@ -82,9 +82,7 @@ func rejectedByPolicy(t *testing.T, p *process) {
 }
 
 func timeoutOfPolicy(t *testing.T, p *process) {
-	release := make(chan struct{})
-	sink := newSink(t, func(int, received) int { <-release; return 204 })
-	t.Cleanup(func() { close(release) }) // before the sink is closed
+	sink, _ := newHeldSink(t, 204)
 	s := p.stage(t, "k="+sink.URL)
 	s.put(s.path("/consumer/k"), "timeout", "200ms", "maxRetries", "0")
 	j := s.awaitStatus(s.publish("body"), "DEAD").Jobs[0]

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,10 +23,7 @@ import (
 func TestRestartDrainsWithoutADuplicate(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
 		w.with("BROKER_RATIONAL_DELAY=500ms", "BROKER_CONSUMER_CONCURRENCY=4", "BROKER_DELIVERY_TIMEOUT=30s")
-		release := make(chan struct{})
-		sink := newSink(t, func(int, received) int { <-release; return 204 })
-		free := sync.OnceFunc(func() { close(release) })
-		defer free()
+		sink, free := newHeldSink(t, 204)
 		p := w.start()
 		s := p.stage(t, "k="+sink.URL, "pull")
 		const n = 30

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -115,10 +114,7 @@ func pausedConsumer(t *testing.T, p *process) {
 }
 
 func pausedInFlight(t *testing.T, p *process) {
-	release := make(chan struct{})
-	sink := newSink(t, func(int, received) int { <-release; return 204 })
-	free := sync.OnceFunc(func() { close(release) })
-	t.Cleanup(free)
+	sink, free := newHeldSink(t, 204)
 	s := p.stage(t, "k="+sink.URL)
 	s.put(s.path("/consumer/k"), "timeout", "2m")
 	at := s.publish("in flight")

@@ -110,7 +110,10 @@ func TestWhySaysThatNoWorkerTakesATask(t *testing.T) {
 				r.Detail)
 			require.Contains(t, r.Action, "Accept-Tasks: resize")
 		}
-		s.awaitReason(of, why.Due) // of the other job, which a worker takes
+		eventually(t, "the reason of the other job, which a worker takes, after that", func() bool {
+			reasons := s.why(of).Reasons
+			return len(reasons) > 1 && reasons[1].Code == string(why.Due)
+		})
 		claim("mailer", "Accept-Tasks", "nothing")
 		claim("other", "Accept-Tasks", "nothing")
 		r := s.awaitReason(of, why.NoWorker)
