@@ -197,7 +197,7 @@ func TestMetricsHaveAConstantSizeAndCountersNeverFall(t *testing.T) {
 		}
 		s.publish("m")
 		delivered += consumers
-		eventually(t, "deliveries", func() bool { return sink.count() == delivered })
+		eventually(t, "deliveries", func() bool { return sink.jobsOf("") == delivered })
 		s.join("extra")
 		require.Equal(t, 204, s.do("DELETE", s.path("/consumer/extra"), "").status)
 		p.scrape("/metrics/consumers")

@@ -536,6 +536,18 @@ func (s *sink) times(body string) int {
 	return s.byBody[body]
 }
 
+// jobsOf returns how many jobs of a body were received, of any body for "". A delivery that is
+// repeated, as on a busy machine, is of the same job.
+func (s *sink) jobsOf(body string) int {
+	jobs := map[string]bool{}
+	for _, r := range s.all() {
+		if body == "" || r.body == body {
+			jobs[r.header.Get("X-Broker-Job-ID")] = true
+		}
+	}
+	return len(jobs)
+}
+
 // A syncBuffer is a bytes.Buffer for a process to write to while we read.
 type syncBuffer struct {
 	mu sync.Mutex

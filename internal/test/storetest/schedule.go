@@ -319,7 +319,7 @@ var scheduleTests = map[string]func(*testing.T, *fixture){
 		}
 		wg.Go(func() {
 			for i := len(plans) - 1; i >= 0; i -= 5 {
-				copy(sent[i-4:i+1], f.Insert(f.ctx, f.node, msgs[i-4:i+1]))
+				copy(sent[i-4:i+1], f.insertFresh(t, msgs[i-4:i+1]))
 			}
 		})
 		wg.Wait()
