@@ -27,6 +27,9 @@ type Scheduled struct {
 	// FromNow says, of a schedule that is to be stored, that DueMs counts from when it came: a repeat
 	// has another one.
 	FromNow bool
+	// Past says, of a schedule that is to be stored, that its time was past when it came. It is never
+	// stored. It may repeat one that is.
+	Past bool
 }
 
 // asksAlike reports whether two schedules have the same times as their producers wrote them.
@@ -47,6 +50,8 @@ const (
 var (
 	// ErrDispatched means that a schedule is over, or that its one message is due.
 	ErrDispatched = errors.New("durable: the scheduled message is due or sent")
+	// ErrPast means that the time of a schedule is past, and that it repeats none that is stored.
+	ErrPast = errors.New("durable: the time of the scheduled message is past")
 	// ErrMoved means that the message of an Occurrence is not stored: its schedule does not wait
 	// for that message now. Another broker sent it or is about to, or the schedule was deleted.
 	ErrMoved = errors.New("durable: the schedule does not wait for this message")
@@ -134,6 +139,7 @@ FROM scheduled
 //   - nil: it is on disk, also after an earlier call with the same ID;
 //   - *DuplicateError: a schedule with the same Key, content, terms and times is stored; ID is its own;
 //   - ErrConflict, ErrReused: another message or schedule has the Key;
+//   - ErrPast: the schedule is Past, and no other has its Key;
 //   - ErrStale: as of Insert;
 //   - ErrRejected: the schedule can never be stored;
 //   - ErrNotReplicated: as of Insert;
@@ -151,7 +157,11 @@ func (s *Store) Schedule(ctx context.Context, node NodeLease, batch []*Scheduled
 		if errs[i] = storable(&m.Message); errs[i] == nil && m.Replicated {
 			errs[i] = alone
 		}
-		if errs[i] == nil {
+		switch {
+		case errs[i] != nil:
+		case m.Past: // its transaction ends without a row
+			errs[i] = s.scheduleOne(ctx, node, m)
+		default:
 			todo = append(todo, i)
 		}
 	}
@@ -194,6 +204,7 @@ func (s *Store) schedule(ctx context.Context, node NodeLease, batch []*Scheduled
 func (s *Store) scheduleRows(ctx context.Context, tx *sql.Tx, node NodeLease, batch []*Scheduled, which []int,
 	errs []error) error {
 	var keys, plans []any
+	var past error // of a schedule that is Past
 	checked := map[uint32]bool{}
 	for _, i := range which {
 		m := batch[i]
@@ -224,6 +235,9 @@ func (s *Store) scheduleRows(ctx context.Context, tx *sql.Tx, node NodeLease, ba
 		case m.Key != "":
 			keys = append(keys, m.ChannelNo, []byte(m.Key), m.ID[:])
 		}
+		if m.Past {
+			past = ErrPast
+		}
 		row := *m
 		row.Status = ScheduleWaiting
 		plans = append(plans, row.made().fields()...)
@@ -235,6 +249,9 @@ func (s *Store) scheduleRows(ctx context.Context, tx *sql.Tx, node NodeLease, ba
 		if err := insertRows(ctx, tx, insertKeys, keys); err != nil {
 			return err
 		}
+	}
+	if past != nil {
+		return past
 	}
 	return insertRows(ctx, tx, insertScheduled, plans)
 }

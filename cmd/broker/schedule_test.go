@@ -22,6 +22,7 @@ func TestScheduledMessages(t *testing.T) {
 			"a message that is deleted":     scheduledCancelled,
 			"times that cannot be":          badSchedules,
 			"repeats":                       scheduledRepeats,
+			"repeats after its time":        scheduledRepeatsAfterItsTime,
 			"a finite recurrence":           recurring,
 			"a recurrence that is deleted":  recurringCancelled,
 			"lines of a batch":              scheduledLines,
@@ -188,6 +189,48 @@ func scheduledRepeats(t *testing.T, p *process) {
 	s.publish("plain", "X-Broker-Message-ID", "b")
 	requireProblem(t, s.post("plain", "X-Broker-Scheduled-For", when, "X-Broker-Message-ID", "b"), 409,
 		"message_id_conflict")
+}
+
+// A request whose answer was lost is repeated when its time has passed. It is told of its message, and not
+// that nothing was stored.
+func scheduledRepeatsAfterItsTime(t *testing.T, p *process) {
+	sink := newSink(t, nil)
+	s := p.stage(t, "k="+sink.URL)
+	when := in(lead)
+	ids := s.later(when, "by ID", "X-Broker-Message-ID", "a")
+	key := s.later(when, "by key", "Idempotency-Key", `"x"`)
+	start := "R1/" + when + "/PT1H"
+	r := s.post("again", "X-Broker-Recurrence", start, "X-Broker-Message-ID", "r")
+	require.Equal(t, 201, r.status, r.body)
+	recurs := r.header.Get("Location")
+	eventually(t, "the messages", func() bool { return sink.distinct() == 3 })
+	for range 2 {
+		r := s.post("by ID", "X-Broker-Scheduled-For", when, "X-Broker-Message-ID", "a")
+		requireProblem(t, r, 409, "duplicate_message_id")
+		require.Equal(t, ids, r.header.Get("Location"))
+		r = s.post("by key", "X-Broker-Scheduled-For", when, "Idempotency-Key", `"x"`)
+		require.Equal(t, 201, r.status, r.body)
+		require.Equal(t, key, r.header.Get("Location"))
+		require.Equal(t, "true", r.header.Get(replayed))
+		r = s.post("again", "X-Broker-Recurrence", start, "X-Broker-Message-ID", "r")
+		requireProblem(t, r, 409, "duplicate_message_id")
+		require.Equal(t, recurs, r.header.Get("Location"))
+	}
+	line := func(id string) string {
+		return fmt.Sprintf(`{"Payload":"by ID","MessageID":%q,"ScheduledFor":%q}`, id, when)
+	}
+	lines := s.lines(line("a"), line("b"))
+	require.Equal(t, [2]int{409, 412}, [2]int{lines[0].Status, lines[1].Status})
+	requireProblem(t, s.post("other", "X-Broker-Scheduled-For", when, "X-Broker-Message-ID", "a"), 409,
+		"message_id_conflict")
+	requireProblem(t, s.post("other", "X-Broker-Scheduled-For", when, "Idempotency-Key", `"x"`), 422,
+		"idempotency_key_reused")
+	requireProblem(t, s.post("new", "X-Broker-Scheduled-For", when, "X-Broker-Message-ID", "b"), 412,
+		"schedule_too_soon")
+	requireProblem(t, s.post("new", "X-Broker-Scheduled-For", when, "Idempotency-Key", `"y"`), 412,
+		"schedule_too_soon")
+	require.Equal(t, 201, s.post("new", "X-Broker-Message-ID", "b").status, "the refused one took no ID")
+	require.Equal(t, 201, s.post("new", "Idempotency-Key", `"y"`).status)
 }
 
 func recurring(t *testing.T, p *process) {

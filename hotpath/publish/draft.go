@@ -89,6 +89,7 @@ type Drafter struct {
 	blank Draft             // a draft with the defaults
 	to    durable.Positions // whom drafts without Consumers address, "" for all
 	nowMs func() int64      // what scheduled messages are later than
+	rows  bool              // each is read again with the same result: none repeats another request
 }
 
 func (p *Publisher) drafter(from sender) Drafter {
@@ -109,7 +110,7 @@ func (p *Publisher) Rows(channelNo, producerNo uint32, stored Defaults, createdM
 	}
 	w := p.drafter(sender{ch: ch, producer: producer})
 	m := durable.Message{Headers: stored.Headers}
-	w.to, w.nowMs = durable.Positions(stored.Addressed), func() int64 { return createdMs }
+	w.to, w.nowMs, w.rows = durable.Positions(stored.Addressed), func() int64 { return createdMs }, true
 	w.blank.Defaults, w.blank.orderingKey = stored, string(m.OrderingKey())
 	w.blank.task, w.blank.Headers = m.Task(), durable.WithoutTask(m.Metadata())
 	return &w, nil
@@ -182,6 +183,9 @@ func (w *Drafter) complete(ctx context.Context, d *Draft) (err error) {
 		return nil
 	}
 	d.later, err = w.p.planner.plan(w.nowMs(), *m, t, d.timeNames())
+	if err == nil && d.later.Past && (w.rows || m.Key == "" && !d.request) { // the body of a request may have its identity
+		err = w.p.planner.tooSoon()
+	}
 	return err
 }
 

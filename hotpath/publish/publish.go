@@ -135,6 +135,9 @@ func (w *Drafter) store(ctx context.Context, rc *fasthttp.RequestCtx, mode cloud
 	if err == nil && scheduled && d.later.FromNow { // now is when the message is whole
 		d.later, err = w.p.planner.plan(w.nowMs(), *msg, d.times, errHeaderTimes)
 	}
+	if err == nil && scheduled && d.later.Past && msg.Key == "" {
+		err = w.p.planner.tooSoon()
+	}
 	if d.err = err; err != nil {
 		if !scheduled {
 			w.p.metrics.Answer(w.ch.Intake.Ack, false, err)

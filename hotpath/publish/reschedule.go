@@ -87,6 +87,9 @@ func (r *rescheduling) setTimes(t times) error {
 	}
 	var err error
 	r.Times, err = r.p.planner.plan(now, durable.Message{Key: r.was.Key, ID: r.was.ID}, t, errHeaderTimes)
+	if err == nil && r.Times.Past {
+		err = r.p.planner.tooSoon()
+	}
 	return err
 }
 

@@ -182,6 +182,11 @@ func (p *Publisher) schedule(ctx context.Context, t accept.Terms, batch []*durab
 		defer close(s.done)
 		err := guard.Do("schedules", func() error {
 			s.results = p.Schedule(ctx, t, batch)
+			for i, err := range s.results {
+				if errors.Is(err, durable.ErrPast) {
+					s.results[i] = p.planner.tooSoon()
+				}
+			}
 			return nil
 		})
 		if err != nil {

@@ -138,13 +138,14 @@ func newPlanner(o Options) planner {
 	return s
 }
 
-// plan returns the schedule of a message. A delay, and the fields of a cron table, count from nowMs.
+// plan returns the schedule of a message. A delay, and the fields of a cron table, count from nowMs. The
+// schedule is Past where its time is.
 func (s *planner) plan(nowMs int64, m durable.Message, t times, names timeNames) (*durable.Scheduled, error) {
 	r, err := recurrenceOf(t, names)
 	if err != nil {
 		return nil, err
 	}
-	due, err := s.due(t, r, names, time.UnixMilli(nowMs).UTC())
+	due, past, err := s.due(t, r, names, time.UnixMilli(nowMs).UTC())
 	if err != nil {
 		return nil, err
 	}
@@ -157,8 +158,8 @@ func (s *planner) plan(nowMs int64, m durable.Message, t times, names timeNames)
 	}
 	dueMs := due.Add(time.Millisecond - time.Nanosecond).UnixMilli() // never before its time
 	fromNow := t.DelayMs > 0 || t.ScheduledFor == "" && r.Cron()
-	return &durable.Scheduled{Message: m, DueMs: dueMs, DelayMs: t.DelayMs, Recurrence: t.Recurrence, FromNow: fromNow},
-		nil
+	return &durable.Scheduled{Message: m, DueMs: dueMs, DelayMs: t.DelayMs, Recurrence: t.Recurrence, FromNow: fromNow,
+		Past: past}, nil
 }
 
 // recurrenceOf returns the recurrence of times, nil for none.
@@ -177,29 +178,36 @@ func recurrenceOf(t times, names timeNames) (*schedule.Recurrence, error) {
 	return r, nil
 }
 
-// due returns the time of the first message.
-func (s *planner) due(t times, r *schedule.Recurrence, names timeNames, now time.Time) (due time.Time, err error) {
+// due returns the time of the first message. past reports that it was given as a time and is past: a repeat
+// of a request may come then. A delay that is too short always was.
+func (s *planner) due(t times, r *schedule.Recurrence, names timeNames, now time.Time) (due time.Time, past bool,
+	err error) {
 	switch {
 	case t.ScheduledFor != "":
 		if due, err = apitype.ParseTime(t.ScheduledFor); err != nil {
-			return due, problem.New(400, "invalid_schedule", names.at+" must be an RFC 3339 time with an offset, such as "+
+			return due, false, problem.New(400, "invalid_schedule", names.at+" must be an RFC 3339 time with an offset, such as "+
 				"2026-12-01T09:00:00+01:00; nothing was stored.")
 		}
 	case t.DelayMs > 0:
 		due = now.Add(time.Duration(t.DelayMs) * time.Millisecond)
 	case r.Cron():
-		return r.First(now.Add(max(s.least, time.Millisecond))), nil
+		return r.First(now.Add(max(s.least, time.Millisecond))), false, nil
 	default:
 		due = r.First(now)
 	}
+	past = !due.After(now) || due.Before(now.Add(s.least))
 	switch {
-	case !due.After(now) || due.Before(now.Add(s.least)):
-		return due, problem.Newf(412, "schedule_too_soon", "The time is past, or nearer than %v; nothing was stored.",
-			s.least)
+	case past && t.ScheduledFor == "" && t.DelayMs > 0:
+		return due, false, s.tooSoon()
 	case due.After(now.Add(schedule.Horizon)):
-		return due, problem.New(400, "invalid_schedule", "The time is more than ten years ahead; nothing was stored.")
+		return due, false, problem.New(400, "invalid_schedule", "The time is more than ten years ahead; nothing was stored.")
 	case r.Cron():
 		due = r.First(due)
 	}
-	return due, nil
+	return due, past, nil
+}
+
+// tooSoon refuses a schedule that is Past and repeats none.
+func (s *planner) tooSoon() error {
+	return problem.Newf(412, "schedule_too_soon", "The time is past, or nearer than %v; nothing was stored.", s.least)
 }

@@ -34,6 +34,8 @@ func (s *store) schedule(node durable.NodeLease, batch []durable.Scheduled) []er
 			errs[i] = &durable.DuplicateError{ID: stored.ID}
 		case stored != nil, m.Key != "" && taken:
 			errs[i] = durable.ErrConflict
+		case m.Past:
+			errs[i] = durable.ErrPast
 		default:
 			s.schedules[m.ID] = m
 		}

@@ -213,6 +213,47 @@ var scheduleTests = map[string]func(*testing.T, *fixture){
 		f.schedule(t, first)
 		requireDuplicate(t, stored(plan("cron", 60_000, 0, "cron:* * * * *")), first.ID)
 	},
+	"a schedule whose time is past is not stored and may repeat one that is": func(t *testing.T, f *fixture) {
+		ch, _ := f.channel(t, "c", 1)
+		later := f.ids.Next().Millis() + time.Hour.Milliseconds()
+		plan := func(key string, dueMs int64) *durable.Scheduled {
+			s := f.plan(ch, key, dueMs)
+			if key == "k" {
+				s.Message = *f.keyed(ch, key, "one")
+			}
+			return s
+		}
+		first := []*durable.Scheduled{plan("a", later), plan("k", later)}
+		f.schedule(t, first...)
+		m := f.message(ch)
+		m.Key = "sent"
+		f.insert(t, m)
+		past := []*durable.Scheduled{plan("a", later), plan("k", later), plan("a", later-1), plan("k", later-1),
+			plan("sent", later), plan("b", later), plan("", later), plan("new", later)}
+		for _, s := range past[:7] {
+			s.Past = true
+		}
+		want := []error{nil, nil, durable.ErrConflict, durable.ErrReused, durable.ErrConflict, durable.ErrPast,
+			durable.ErrPast, nil}
+		for range 2 { // while the first ones wait, and when their messages are sent
+			errs := f.Schedule(f.ctx, f.node, past)
+			for i, s := range past {
+				if i < len(first) {
+					requireDuplicate(t, errs[i], first[i].ID)
+					continue
+				}
+				require.ErrorIs(t, errs[i], want[i], "%d", i)
+				_, err := f.ScheduledByID(f.ctx, s.ID)
+				require.Equal(t, want[i] != nil, errors.Is(err, durable.ErrNotFound), "%d: %v", i, err)
+			}
+			if got, err := f.ScheduledByID(f.ctx, first[0].ID); got.Status == durable.ScheduleWaiting {
+				require.NoError(t, err)
+				f.insert(t, f.occurrence(first[0]), f.occurrence(first[1]))
+			}
+		}
+		past[5].Past = false // its Key is still free
+		f.schedule(t, past[5])
+	},
 	"a schedule that waits is changed": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)
 		now := f.ids.Next().Millis()
