@@ -119,8 +119,8 @@ func TestRequestsOfTheReferenceInABrowser(t *testing.T) {
 	b.Type("#tokens [name=channel]", "c-token")
 	b.Type("#tokens [name=producer]", "p-token")
 	const publish = "postChannelBroadcast"
-	tr.fill(publish, "path:channel", "orders", "header:X-Broker-Producer-ID", "shop", "header:X-Broker-Message-ID", "order-1",
-		"body", `{"id":820982911946154508}`)
+	tr.fill(publish, "path:channel", "orders", "header:X-Broker-Producer-ID", "shop",
+		"header:X-Broker-Message-ID", "order-1", "body", `{"id":820982911946154508}`)
 	status, shown := tr.send(publish)
 	require.Contains(t, status, "201 Created", shown)
 	require.Contains(t, shown, "POST /channel/orders/broadcast")

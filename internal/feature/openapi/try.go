@@ -15,8 +15,9 @@ var script string
 
 // tryPolicy allows that page its style, the script of this broker, and requests to this broker from that script. No
 // form is sent by the browser itself, so tokens are in no address, and no text becomes markup.
-var tryPolicy = "default-src 'none'; style-src 'sha256-" + hashOf(style) + "'; script-src 'self'; connect-src 'self'; " +
-	"require-trusted-types-for 'script'; trusted-types 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+var tryPolicy = "default-src 'none'; style-src 'sha256-" + hashOf(style) + "'; script-src 'self'; " +
+	"connect-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'; base-uri 'none'; " +
+	"form-action 'none'; frame-ancestors 'none'"
 
 const scriptMedia = "text/javascript; charset=utf-8"
 
