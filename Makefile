@@ -105,7 +105,7 @@ openapi: ## write the description of the API, internal/feature/openapi/openapi.j
 	$(GO) generate ./internal/feature/openapi/generate
 
 breaking: ## list what of openapi.json would break clients of the last tag (or REF=)
-	@./scripts/breaking.sh $(REF)
+	@./scripts/breaking.sh '$(REF)'
 
 drills: ## break each server once and measure how soon all is as before; DRILL= one of them, JOBS= backlog (1000000)
 	PENSTOCK_DRILL_JOBS=$(JOBS) ./scripts/servers.sh -exec $(GO) test -run '^$$' -bench '^BenchmarkDrill$(DRILL)' -benchtime 1x -timeout 2h ./cmd/broker

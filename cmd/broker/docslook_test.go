@@ -148,6 +148,7 @@ func TestRequestsOfTheReferenceInABrowser(t *testing.T) {
 	tr.destroys(p)
 	tr.refuses(p)
 	tr.cuts(p)
+	tr.stops(p)
 }
 
 // destroys tries a DELETE without a token, which the broker takes from its own pages. The page asks first, and each
@@ -199,4 +200,25 @@ func (tr *trial) cuts(p *process) {
 	require.Contains(tr.t, status, "200 OK")
 	require.Contains(tr.t, shown, "(cut: the answer has more than 256 KiB)")
 	require.Less(tr.t, len(shown), 300<<10)
+}
+
+// stops ends a claim that waits for a job.
+func (tr *trial) stops(p *process) {
+	tr.t.Helper()
+	p.put("/channel/orders/consumer/worker", "token", "k-token", "type", "pull")
+	const claim = "postChannelConsumerClaim"
+	tr.b.Type("#tokens [name=consumer]", "k-token")
+	tr.fill(claim, "path:channel", "orders", "path:consumer", "worker", "query:wait", "20s", "body", "")
+	tr.b.Click("#" + claim + " button")
+	eventually(tr.t, "the request is under way", func() bool {
+		return tr.b.Eval("document.querySelector('#"+claim+" button[type=button]').hidden") == "false"
+	})
+	tr.b.Click("#" + claim + " button[type=button]")
+	eventually(tr.t, "it is stopped", func() bool {
+		return strings.HasPrefix(tr.b.Eval("document.querySelector('#"+claim+" [role=status]').textContent"), "Stopped.")
+	})
+	tr.fill(claim, "query:wait", "")
+	status, shown := tr.send(claim)
+	require.Contains(tr.t, status, "200 OK")
+	require.Contains(tr.t, shown, `"Result":[]`)
 }

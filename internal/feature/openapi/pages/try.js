@@ -38,7 +38,8 @@
     }
     const { body, media } = form.elements;
     if (body && body.value !== "" && media.value !== "") headers.set("Content-Type", media.value);
-    return [path + (query.size > 0 ? `?${query}` : ""), {
+    const asked = query.toString();
+    return [path + (asked === "" ? "" : `?${asked}`), {
       method, headers, body: body && body.value !== "" ? body.value : undefined, cache: "no-store",
       credentials: "omit", redirect: "manual",
     }];
@@ -118,7 +119,7 @@
   });
 
   function open() {
-    const named = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const named = document.getElementById(location.hash.slice(1));
     if (named instanceof HTMLDetailsElement) {
       named.open = true;
       named.scrollIntoView();
