@@ -24,7 +24,7 @@ BASE      ?= main
 SMOKE     := ^Test(TheDefaultsAreThePromisedOnes|ThePageOfSettingsIsTrue|WhatIsWrongIsNamed|HelpAndVersionGoToStdout|Push|Pull|Redrive|Bulks|RestartKeepsEverything)$$
 
 .DEFAULT_GOAL := help
-.PHONY: help run listen demo-responses build dist t test test-quick lint vuln bench bench-compare bench-guard bench-tuning bench-bridge bench-clients peers bench-go board openapi drills fuzz up down relay-real faults test-faults test-clock clean webhooks
+.PHONY: help run listen demo-responses build dist t test test-quick lint vuln bench bench-compare bench-guard bench-tuning bench-bridge bench-clients peers bench-go board openapi breaking drills fuzz up down relay-real faults test-faults test-clock clean webhooks
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -103,6 +103,9 @@ board: ## write the board for Grafana, deploy/grafana/penstock.json
 
 openapi: ## write the description of the API, internal/feature/openapi/openapi.json
 	$(GO) generate ./internal/feature/openapi/generate
+
+breaking: ## list what of openapi.json would break clients of the last tag (or REF=)
+	@./scripts/breaking.sh '$(REF)'
 
 drills: ## break each server once and measure how soon all is as before; DRILL= one of them, JOBS= backlog (1000000)
 	PENSTOCK_DRILL_JOBS=$(JOBS) ./scripts/servers.sh -exec $(GO) test -run '^$$' -bench '^BenchmarkDrill$(DRILL)' -benchtime 1x -timeout 2h ./cmd/broker

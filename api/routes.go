@@ -208,7 +208,9 @@ var table = []Route{
 	{Method: get, Path: "/metrics/consumers", Access: AccessOps, Summary: "metrics of each consumer in Prometheus text", Query: consumerMetricsQueries, serve: (*API).getConsumerMetrics},
 	{Method: get, Path: "/version", Access: AccessOps, Summary: "version and build of this broker", serve: (*API).getVersion},
 	{Method: get, Path: "/openapi.json", Access: AccessOps, Summary: "this API in OpenAPI 3.1", serve: reference(openapi.JSON)},
-	{Method: get, Path: "/docs", Access: AccessOps, Summary: "the page of all routes", serve: reference(openapi.Routes)},
+	{Method: get, Path: "/docs", Access: AccessOps, Summary: "the page of all routes, and a search", Query: []string{"q"}, serve: (*API).getDocs},
+	{Method: get, Path: "/docs/try", Access: AccessOps, Summary: "a form for each route", serve: reference(openapi.Try)},
+	{Method: get, Path: "/docs/try.js", Access: AccessOps, Summary: "the script of the forms", serve: reference(openapi.Script)},
 	{Method: get, Path: "/docs/errors", Access: AccessOps, Summary: "the page of all errors", serve: reference(openapi.Errors)},
 	{Method: get, Path: "/_status", Access: AccessOps, Summary: "health check of the older implementation", serve: (*API).getStatus},
 }

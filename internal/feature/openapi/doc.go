@@ -1,5 +1,11 @@
 // Package openapi has the description of the API in OpenAPI 3.1 and the pages of reference that are made of it. A
-// broker serves openapi.json at /openapi.json, and the pages at /docs and /docs/errors.
+// broker serves openapi.json at /openapi.json, and the pages at /docs, /docs/try and /docs/errors.
+//
+//	document.go   what the pages show of openapi.json
+//	page.go       /docs and /docs/errors
+//	search.go     /docs?q=, a search in names and descriptions
+//	try.go        /docs/try, a form for each route; its script is pages/try.js
+//	openapi.go    the files that the routes serve
 //
 // Nobody writes openapi.json by hand. The program in the folder generate makes it, with make openapi, and beside it
 // the same in gzip, which the binary contains. It takes what is there already:

@@ -28,13 +28,15 @@ var text = sync.OnceValue(func() []byte {
 	return all
 })
 
-// The files of the three routes. They are made when the first client asks for them.
+// The files of the routes. They are made when the first client asks for them.
 var (
 	JSON = sync.OnceValue(func() *asset.File {
 		return asset.Packed("application/json", "default-src 'none'", text(), packed)
 	})
 	Routes = sync.OnceValue(func() *asset.File { return asset.New(html, pagePolicy, renderRoutes()) })
 	Errors = sync.OnceValue(func() *asset.File { return asset.New(html, pagePolicy, renderErrors()) })
+	Try    = sync.OnceValue(func() *asset.File { return asset.New(html, tryPolicy, renderTry()) })
+	Script = sync.OnceValue(func() *asset.File { return asset.New(scriptMedia, "default-src 'none'", []byte(script)) })
 )
 
 const html = "text/html; charset=utf-8"

@@ -21,11 +21,12 @@ var (
 	style string
 
 	pageTemplates = template.Must(template.New("pages").Funcs(template.FuncMap{"code": marked, "pretty": pretty,
-		"style": func() template.CSS { return template.CSS(style) }}).ParseFS(pageFiles, "pages/*.html"))
+		"longest": func() int { return MaxQuery },
+		"style":   func() template.CSS { return template.CSS(style) }}).ParseFS(pageFiles, "pages/*.html"))
 
-	// pagePolicy allows a page its own style and nothing else.
+	// pagePolicy allows a page its own style, a search, and nothing else.
 	pagePolicy = "default-src 'none'; style-src 'sha256-" + hashOf(style) +
-		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+		"'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 
 func hashOf(text string) string {
@@ -86,30 +87,38 @@ type route struct {
 	Curl     string
 }
 
+// Tried reports whether the page at /docs/try has a form for a route: pages are opened by a browser, and the requests
+// to the SQS door are signed.
+func (r route) Tried() bool { return r.Access != "dashboard" && r.Access != "sqs" }
+
 // A failure is the codes of one status.
 type failure struct {
 	Status string
 	Codes  []string
 }
 
-func renderRoutes() []byte {
+// areas returns the routes of the document by area.
+func areas() (all []area) {
 	d := read()
-	var areas []area
 	for _, t := range d.Tags {
-		areas = append(areas, area{tag: t})
+		all = append(all, area{tag: t})
 	}
 	for _, p := range d.Paths {
 		for _, m := range p.Value {
 			r := route{Method: strings.ToUpper(m.Name), Path: p.Name, operation: m.Value}
 			r.Failures, r.Curl = failures(r.Codes), curl(r)
-			at := slices.IndexFunc(areas, func(a area) bool { return slices.Contains(r.Tags, a.Name) })
-			areas[at].Routes = append(areas[at].Routes, r)
+			at := slices.IndexFunc(all, func(a area) bool { return slices.Contains(r.Tags, a.Name) })
+			all[at].Routes = append(all[at].Routes, r)
 		}
 	}
+	return all
+}
+
+func renderRoutes() []byte {
 	return render("routes.html", struct {
 		Areas []area
 		Types ordered[schema]
-	}{areas, d.Components.Schemas})
+	}{areas(), read().Components.Schemas})
 }
 
 // failures groups codes by status.
@@ -186,21 +195,23 @@ func data(example json.RawMessage, media string) (out []string) {
 	return out
 }
 
-func renderErrors() []byte {
-	d := read()
-	type line struct {
-		Code
-		ID string
-	}
-	var lines []line
+// An errorLine is a line of the page of errors.
+type errorLine struct {
+	Code
+	ID string
+}
+
+func errorLines() (lines []errorLine) {
 	seen := map[string]bool{}
-	for _, c := range d.Codes {
-		l := line{c, c.Code}
+	for _, c := range read().Codes {
+		l := errorLine{c, c.Code}
 		if seen[c.Code] { // with another status
 			l.ID = c.Code + "-" + strconv.Itoa(c.Status)
 		}
 		seen[c.Code] = true
 		lines = append(lines, l)
 	}
-	return render("errors.html", lines)
+	return lines
 }
+
+func renderErrors() []byte { return render("errors.html", errorLines()) }

@@ -181,6 +181,8 @@ var routes = []Route{
 	{"GET", "/version", none, ok(Version{})},
 	{"GET", "/openapi.json", none, []Answer{{200, Body{MediaJSON, nil}}}}, // OpenAPI says what it has
 	{"GET", "/docs", none, page},
+	{"GET", "/docs/try", none, page},
+	{"GET", "/docs/try.js", none, []Answer{{200, Body{MediaScript, nil}}}},
 	{"GET", "/docs/errors", none, page},
 	{"GET", "/_status", none, ok(Status{})},
 }

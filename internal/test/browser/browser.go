@@ -298,9 +298,16 @@ func (b *Browser) node(selector string) map[string]any {
 	return map[string]any{"nodeId": found.NodeID}
 }
 
-// Press presses the middle of an element with the mouse, and waits until the page is loaded to which it leads. It
-// returns the errors that this page had.
+// Press clicks on an element, and waits until the page is loaded to which it leads. It returns the errors that this
+// page had.
 func (b *Browser) Press(selector string) (faults []string) {
+	b.t.Helper()
+	b.Click(selector)
+	return b.loaded(selector)
+}
+
+// Click presses the middle of an element with the mouse.
+func (b *Browser) Click(selector string) {
 	b.t.Helper()
 	node := b.node(selector)
 	b.call(nil, "DOM.scrollIntoViewIfNeeded", node)
@@ -315,7 +322,6 @@ func (b *Browser) Press(selector string) (faults []string) {
 		b.call(nil, "Input.dispatchMouseEvent", map[string]any{"type": kind, "x": (q[0] + q[4]) / 2, "y": (q[1] + q[5]) / 2,
 			"button": "left", "clickCount": 1})
 	}
-	return b.loaded(selector)
 }
 
 // Type writes a text into a field, after what is there.

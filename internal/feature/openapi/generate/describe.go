@@ -85,6 +85,7 @@ var queryWords = []word{
 
 	{"since", "GET /ui/*", "the messages of this time", aText},
 	{"q", "GET /ui/*", "an ID, a name, or terms", aText},
+	{"q", "GET /docs", "words of routes, types, members and error codes, up to 100 characters", aText},
 	{"as", "GET /ui/*", "how the payload is shown", aText},
 	{"show", "GET /ui/*", "the payload is shown", aText},
 	{"next", "GET /ui/*", "the page to go to after the login", aText},
