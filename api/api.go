@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/sampler"
 	"github.com/penstock-broker/penstock/internal/feature/ui"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/auditlog"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/jobs"
@@ -94,6 +95,8 @@ type Store interface {
 	CreateSQSKey(ctx context.Context, channelID string, k durable.SQSKey) (durable.SQSKey, error)
 	SQSKeys(ctx context.Context, channelNo uint32, from string, limit int) ([]durable.SQSKey, error)
 	EndSQSKeys(ctx context.Context, channelID, id string) error
+	Audit(ctx context.Context) error
+	AuditEntries(ctx context.Context, q durable.AuditQuery) (page []auditlog.Entry, next uint64, err error)
 	Ping(ctx context.Context) error
 }
 
@@ -245,13 +248,14 @@ type Options struct {
 	EnsureReplies func(ctx context.Context, p *durable.Producer) (uint32, error)
 	FollowReplies func(settings string, k durable.Consumer) (durable.Consumer, error)
 
-	AdminToken     string   // "": every admin request is refused
-	PublicURL      string   // the address of the brokers in links, without a slash at its end; "": that of the request
-	OpenManagement bool     // management needs no token
-	AllowDelete    bool     // the DELETE routes exist
-	WakeRedrives   func()   // a redrive may go on; nil: at its next look
-	AllowedHosts   []string // names of this broker besides loopback under which management is open
-	UserAgent      string   // of the requests of brokers, which open management refuses
+	Prints         auditlog.Printer // fingerprints of secrets in the audit log
+	AdminToken     string           // "": every admin request is refused
+	PublicURL      string           // the address of the brokers in links, without a slash at its end; "": that of the request
+	OpenManagement bool             // management needs no token
+	AllowDelete    bool             // the DELETE routes exist
+	WakeRedrives   func()           // a redrive may go on; nil: at its next look
+	AllowedHosts   []string         // names of this broker besides loopback under which management is open
+	UserAgent      string           // of the requests of brokers, which open management refuses
 
 	// CheckCallback refuses callback URLs to which the broker may not post. The client gets
 	// its error. nil: every http and https URL is accepted.

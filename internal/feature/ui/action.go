@@ -181,6 +181,23 @@ func (d *Dashboard) perform(v *view, visit Visit, a *action, t *target) {
 	}
 }
 
+// do sends a request to a route of the API, in the name of the reader.
+func (v *view) do(r Request) (Answer, error) {
+	r.Who = v.who()
+	return v.src.Do(r)
+}
+
+// who is the reader, for the audit log; "": a request without the dashboard would be of the same.
+func (v *view) who() string {
+	switch {
+	case v.portal != nil:
+		return "portal link of consumer " + v.portal.channel + "/" + v.portal.consumer
+	case v.open:
+		return ""
+	}
+	return "dashboard session"
+}
+
 // refuse answers with a page that says why there is none, or why nothing was done.
 func (d *Dashboard) refuse(v *view, visit Visit, err error) {
 	said := problem.FromChange(err)

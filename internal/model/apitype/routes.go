@@ -52,6 +52,7 @@ var routes = []Route{
 	{"GET", "/channel/{channel}/consumer/{consumer}", none, ok(Consumer{})},
 	{"GET", "/channel/{channel}/consumers", none, ok(List{})},
 	{"GET", "/consumers", none, ok(ConsumerList{})},
+	{"GET", "/audit", none, ok(AuditList{})},
 	{"GET", "/history", none, ok(HistoryRange{})},
 	{"GET", "/channel/{channel}/consumer/{consumer}/jobs", none, ok(JobList{})},
 	{"POST", "/channel/{channel}/pause", none, ok(Channel{})},
