@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/auditlog"
-	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/request"
 )
@@ -43,7 +42,7 @@ func (a *API) name(rc *fasthttp.RequestCtx, access Access) {
 		return
 	}
 	d := auditlog.NewDeed(a.actor(rc, access), addressOf(rc), route.Audit, route.resource(rc))
-	d.Portray = a.portray
+	d.Portray = a.o.Portray
 	if string(rc.Request.Header.UserAgent()) == apitype.FailSafe && access == AccessAdmin {
 		return // the fail-safe of a broker, which repeats what was to be done anyway
 	}
@@ -141,35 +140,6 @@ func (route *Route) resource(rc *fasthttp.RequestCtx) string {
 		path.WriteString(whole.String())
 	}
 	return path.String()
-}
-
-// portray is what an entry shows of a row: its settings, with fingerprints of secrets, and its state.
-func (a *API) portray(row any) any {
-	at := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
-	switch r := row.(type) {
-	case durable.Producer:
-		return map[string]any{"ID": r.ID, "Name": r.Name, "Token": a.o.Prints.Print(r.Token),
-			"PublishSecret": a.o.Prints.Print(r.PublishSecret), "Settings": policy.Printed(r.Settings, a.o.Prints.Print)}
-	case durable.Channel:
-		return map[string]any{"ID": r.ID, "Name": r.Name, "Token": a.o.Prints.Print(r.Token), "Paused": r.Paused,
-			"Settings": policy.Printed(r.Intake, a.o.Prints.Print)}
-	case durable.Consumer:
-		return map[string]any{"ID": r.ID, "Name": r.Name, "Token": a.o.Prints.Print(r.Token), "Type": r.Type.String(),
-			"CallbackURL": policy.PrintedURL(r.CallbackURL, a.o.Prints.Print), "Protocol": r.Protocol,
-			"State": r.State.String(), "StateReason": r.StateReason, "Policy": policy.Printed(r.Policy, a.o.Prints.Print)}
-	case durable.SQSKey:
-		return map[string]any{"AccessKeyID": r.ID, "SecretAccessKey": a.o.Prints.Print(r.Secret)}
-	case durable.Redriving:
-		return a.viewRedrive(&r)
-	case durable.Replay:
-		return map[string]any{"ID": r.ID(), "State": r.State.String(), "From": at(r.After.Millis() + 1),
-			"To": at(r.Through.Millis()), "Only": r.Of.String(), "Filter": r.Filter, "Rate": r.Rate}
-	case durable.Bulk:
-		return map[string]any{"State": bulkState(&r), "Published": r.Published, "Total": r.Total}
-	case durable.Scheduled:
-		return map[string]any{"MessageID": r.Key, "DispatchAt": at(r.DueMs), "Recurrence": r.Recurrence}
-	}
-	return nil
 }
 
 var auditQueries = append([]string{"from", "to", "resource", "order"}, pageQueries...)

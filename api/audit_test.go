@@ -78,7 +78,7 @@ func (w *world) audit(query string) (all []apitype.AuditEntry) {
 			}
 			all = append(all, entry)
 		}
-		path = page.Next
+		path = page.Pages.Next
 	}
 	return all
 }

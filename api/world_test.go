@@ -24,11 +24,13 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/push"
+	"github.com/penstock-broker/penstock/internal/feature/audit"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
 	"github.com/penstock-broker/penstock/internal/feature/sqs"
 	"github.com/penstock-broker/penstock/internal/feature/ui"
 	"github.com/penstock-broker/penstock/internal/feature/why"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/auditlog"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/consumerstate"
 	"github.com/penstock-broker/penstock/internal/model/ident"
@@ -183,7 +185,7 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 		Registerer: w.reg,
 		Version:    apitype.Version{Version: "1.2.3", Commit: "abc", Go: "go1"},
 	}
-	o.Prints.Key = []byte("of the tests")
+	o.Portray = audit.Portray(auditlog.Printer{Key: []byte("of the tests")})
 	o.Trials, o.Door, o.SQS = w, door{}, sqsDoor{}
 	o.UI = ui.New(ui.Options{AdminToken: adminToken, Key: []byte(secret), Version: "1.2.3"})
 	o.Lister = &jobs.Lister{Store: w.store, Queue: w.queue, NowMs: w.desk.NowMs}

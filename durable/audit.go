@@ -166,8 +166,12 @@ func (s *Store) AuditHead(ctx context.Context) (e auditlog.Entry, err error) {
 	return e, err
 }
 
-// auditScan bounds the entries that one page looks at.
-const auditScan = 10_000
+const (
+	// auditScan bounds the entries that one page looks at.
+	auditScan = 10_000
+	// auditBytes bounds what the entries of a page show of resources, bytes. A page has one entry at least.
+	auditBytes = 1 << 20
+)
 
 // An AuditQuery says which entries are meant.
 type AuditQuery struct {
@@ -179,7 +183,8 @@ type AuditQuery struct {
 }
 
 // AuditEntries returns a page of entries, and the number that the next page begins with; 0: there is none. A page
-// looks at auditScan entries at most, so one of a Resource may have few entries, or none, and still a next one.
+// looks at auditScan entries at most, so one of a Resource may have few entries, or none, and still a next one. It has
+// at most auditBytes.
 func (s *Store) AuditEntries(ctx context.Context, q AuditQuery) (page []auditlog.Entry, next uint64, err error) {
 	err = repeat(ctx, "read the audit log", func(ctx context.Context) error {
 		page, next = nil, 0
@@ -198,13 +203,21 @@ func (s *Store) AuditEntries(ctx context.Context, q AuditQuery) (page []auditlog
 		if q.Resource != "" {
 			prefix = q.Resource + "/"
 		}
-		page, err = selectOf(ctx, s.reads, entryColumns, query, from, to, []byte(q.Resource), len(prefix), []byte(prefix),
-			q.Limit+1)
+		args := []any{from, to, []byte(q.Resource), len(prefix), []byte(prefix), q.Limit + 1}
+		left := auditBytes
+		err = eachOf(ctx, s.reads, entryColumns, query, args, func(e *auditlog.Entry) {
+			left -= len(e.Before) + len(e.After)
+			switch {
+			case next > 0:
+			case len(page) == q.Limit, len(page) > 0 && left < 0:
+				next = e.No
+			default:
+				page = append(page, *e)
+			}
+		})
 		switch {
-		case err != nil:
+		case err != nil, next > 0:
 			return err
-		case len(page) > q.Limit:
-			next, page = page[q.Limit].No, page[:q.Limit]
 		case !q.Back && to < most:
 			next = to + 1
 		case q.Back && from > least:

@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/cluster"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/feature/alerts"
+	"github.com/penstock-broker/penstock/internal/feature/audit"
 	"github.com/penstock-broker/penstock/internal/feature/bulk"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
 	"github.com/penstock-broker/penstock/internal/feature/history"
@@ -81,6 +82,8 @@ type broker struct {
 	retrigger *reaper.Retrigger
 	alerts    *alerts.Alerts
 	status    *statusevents.Collector
+	feed      *audit.Feed
+	portray   func(row any) any // what the audit log shows of a row
 	journal   journalSigner
 	tokenKey  []byte // seals the access tokens that brokers share
 	mover     *schedule.Mover
@@ -132,6 +135,9 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 	b.warnOfOpenManagement()
 	watch, err := b.openQueue(ctx)
 	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errStore, err)
+	}
+	if b.portray, err = portrayer(ctx, b.store); err != nil {
 		return nil, fmt.Errorf("%w: %w", errStore, err)
 	}
 	if err := b.applySeeds(ctx); err != nil {

@@ -25,7 +25,7 @@ type AuditEntry struct {
 // An AuditList is a page of the audit log.
 type AuditList struct {
 	Result []AuditEntry `json:"Result"`
-	Pages
+	Pages  Pages        `json:"Pages"`
 }
 
 // ViewAudit returns an entry for clients.

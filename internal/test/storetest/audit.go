@@ -191,6 +191,18 @@ var auditTests = map[string]func(*testing.T, *fixture){
 		require.Equal(t, []string{"11"}, list(durable.AuditQuery{First: 12, Limit: 5}))
 		require.Empty(t, list(durable.AuditQuery{First: 13, Limit: 5}))
 	},
+	"a page of large entries is short": func(t *testing.T, f *fixture) {
+		for range 20 {
+			d := auditlog.NewDeed("ann", "", "put", "/channel/c")
+			d.Params = strings.Repeat("x", 65_000)
+			require.NoError(t, f.Audit(auditlog.With(f.ctx, d)))
+		}
+		page, next, err := f.AuditEntries(f.ctx, durable.AuditQuery{Limit: 100})
+		require.NoError(t, err)
+		require.Len(t, page, 16)
+		require.EqualValues(t, 17, next)
+		require.Len(t, f.entries(t), 20)
+	},
 	"an entry is bounded": func(t *testing.T, f *fixture) {
 		d := auditlog.NewDeed(strings.Repeat("w", 5000), strings.Repeat("f", 5000), strings.Repeat("a", 5000),
 			strings.Repeat("\u00e9", 5000))
