@@ -248,14 +248,16 @@ type Options struct {
 	EnsureReplies func(ctx context.Context, p *durable.Producer) (uint32, error)
 	FollowReplies func(settings string, k durable.Consumer) (durable.Consumer, error)
 
-	Portray        func(row any) any // what the audit log shows of a row of the store: audit.Portray
-	AdminToken     string            // "": every admin request is refused
-	PublicURL      string            // the address of the brokers in links, without a slash at its end; "": that of the request
-	OpenManagement bool              // management needs no token
-	AllowDelete    bool              // the DELETE routes exist
-	WakeRedrives   func()            // a redrive may go on; nil: at its next look
-	AllowedHosts   []string          // names of this broker besides loopback under which management is open
-	UserAgent      string            // of the requests of brokers, which open management refuses
+	// Portray is what the audit log shows of a row of the store: audit.Portray.
+	Portray func(row any) any
+
+	AdminToken     string   // "": every admin request is refused
+	PublicURL      string   // the address of the brokers in links, without a slash at its end; "": that of the request
+	OpenManagement bool     // management needs no token
+	AllowDelete    bool     // the DELETE routes exist
+	WakeRedrives   func()   // a redrive may go on; nil: at its next look
+	AllowedHosts   []string // names of this broker besides loopback under which management is open
+	UserAgent      string   // of the requests of brokers, which open management refuses
 
 	// CheckCallback refuses callback URLs to which the broker may not post. The client gets
 	// its error. nil: every http and https URL is accepted.

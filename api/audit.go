@@ -79,6 +79,15 @@ func (a *API) audit(rc *fasthttp.RequestCtx) error {
 	return within(rc, a.o.Store.Audit)
 }
 
+// Reveal writes an entry for a payload that a page is about to show.
+func (p pages) Reveal(ctx context.Context, who, channel, message string) error {
+	if who == "" {
+		who = p.actor(p.rc, AccessUI)
+	}
+	d := auditlog.NewDeed(who, addressOf(p.rc), "reveal payload", messagePath(channel, message))
+	return p.o.Store.Audit(auditlog.With(ctx, d))
+}
+
 // actor says who makes a request: the kind of principal, and which one.
 func (a *API) actor(rc *fasthttp.RequestCtx, access Access) string {
 	if who, ok := rc.UserValue(actorKey).(string); ok {

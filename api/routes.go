@@ -193,6 +193,8 @@ var table = []Route{
 	{Method: get, Path: "/ui/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessUI, Summary: "the page of a job", Query: []string{"first", "as"}, serve: dashboard("/ui/channel/{channel}/consumer/{consumer}/job/{job}")},
 	{Method: get, Path: "/ui/channel/{channel}/action/{action}", Access: AccessUI, Summary: "what an action on a channel would do", serve: dashboard("/ui/channel/{channel}/action/{action}")},
 	{Method: post, Path: "/ui/channel/{channel}/action/{action}", Access: AccessUI, Summary: "do an action on a channel", Body: smallBody, serve: dashboard("/ui/channel/{channel}/action/{action}")},
+	{Method: get, Path: "/ui/channel/{channel}/message/{message}/action/{action}", Access: AccessUI, Summary: "ask before a hidden payload is shown", serve: dashboard("/ui/channel/{channel}/message/{message}/action/{action}")},
+	{Method: post, Path: "/ui/channel/{channel}/message/{message}/action/{action}", Access: AccessUI, Summary: "show a hidden payload once", Body: smallBody, serve: dashboard("/ui/channel/{channel}/message/{message}/action/{action}")},
 	{Method: get, Path: "/ui/channel/{channel}/consumer/{consumer}/action/{action}", Access: AccessUI, Summary: "what an action on a consumer would do", Query: actionQueries, serve: dashboard("/ui/channel/{channel}/consumer/{consumer}/action/{action}")},
 	{Method: post, Path: "/ui/channel/{channel}/consumer/{consumer}/action/{action}", Access: AccessUI, Summary: "do an action on a consumer", Body: smallBody, Query: actionQueries, serve: dashboard("/ui/channel/{channel}/consumer/{consumer}/action/{action}")},
 	{Method: get, Path: "/ui/portal", Access: AccessUI, Summary: "take a link to the pages of a consumer", Query: []string{"link"}, serve: dashboard("/ui/portal")},

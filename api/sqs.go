@@ -53,7 +53,8 @@ func (q queues) CreateQueue(ctx context.Context, rc *fasthttp.RequestCtx, n sqs.
 	}
 	absent := false
 	if q.o.Catalogue.Channel(n.Channel) == nil {
-		_, _, err := q.o.Store.PutChannel(q.deed(ctx, rc, "put channel", channelPath(n.Channel)), durable.Put{ID: n.Channel, NewToken: rand.Text(), Exists: &absent})
+		of := q.deed(ctx, rc, "put channel", channelPath(n.Channel))
+		_, _, err := q.o.Store.PutChannel(of, durable.Put{ID: n.Channel, NewToken: rand.Text(), Exists: &absent})
 		if err != nil && !errors.Is(err, durable.ErrPrecondition) {
 			return false, err
 		}
@@ -100,7 +101,8 @@ func (q queues) MayDelete() bool { return q.o.AllowDelete }
 
 // DeleteQueue deletes a consumer. Its channel stays.
 func (q queues) DeleteQueue(ctx context.Context, rc *fasthttp.RequestCtx, n sqs.Name) error {
-	_, err := q.o.Store.DeleteConsumer(q.deed(ctx, rc, "delete consumer", consumerPath(n.Channel, n.Consumer)), n.Channel, durable.Put{ID: n.Consumer})
+	of := q.deed(ctx, rc, "delete consumer", consumerPath(n.Channel, n.Consumer))
+	_, err := q.o.Store.DeleteConsumer(of, n.Channel, durable.Put{ID: n.Consumer})
 	if errors.Is(err, durable.ErrNotFound) {
 		return catalogue.ErrUnknownConsumer
 	}

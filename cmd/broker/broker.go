@@ -137,9 +137,6 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errStore, err)
 	}
-	if b.portray, err = portrayer(ctx, b.store); err != nil {
-		return nil, fmt.Errorf("%w: %w", errStore, err)
-	}
 	if err := b.applySeeds(ctx); err != nil {
 		return nil, err
 	}
@@ -196,9 +193,12 @@ func (b *broker) migrateStore(ctx context.Context) error {
 }
 
 // prepareStore makes of the store what this broker needs, and says what is wrong with it.
-func (b *broker) prepareStore(ctx context.Context) error {
+func (b *broker) prepareStore(ctx context.Context) (err error) {
 	if err := b.checkFolder(ctx); err != nil {
 		return err
+	}
+	if b.portray, err = portrayer(ctx, b.store); err != nil {
+		return fmt.Errorf("%w: %w", errStore, err)
 	}
 	if err := b.makeSystemChannels(ctx); err != nil {
 		return fmt.Errorf("%w: %w", errStore, err)

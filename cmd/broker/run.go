@@ -44,7 +44,6 @@ func (b *broker) Run(ctx context.Context) error {
 	keeper.Go(func() { b.keepNotes(nodeCtx) })
 	loops.Go(func() { b.alerts.Run(reaperCtx, b.cfg.Reaper) })
 	loops.Go(func() { b.status.Run(reaperCtx) })
-	loops.Go(func() { b.feed.Run(reaperCtx) })
 	loops.Go(func() { b.runMovers(reaperCtx) })
 	if b.cfg.Reaper {
 		loops.Go(func() { _ = b.reaper.Run(reaperCtx) })

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"strconv"
 	"time"
 
@@ -52,7 +53,8 @@ const (
 // publishes again under the same message ID, which changes nothing.
 type Feed struct {
 	o      Options
-	silent bool // nobody listens, and the place in the store says so
+	silent bool     // nobody listens, and the place in the store says so
+	heard  []uint32 // numbers of the consumers of the last round
 }
 
 // NewFeed returns a feed. Nothing runs before Run.
@@ -85,20 +87,22 @@ func (f *Feed) Round(ctx context.Context) error {
 	defer cancel()
 	ch := f.o.Catalogue.Channel(ident.AuditChannel)
 	if ch == nil || !f.o.Owns(ch.No) {
-		f.silent = false
+		f.silent, f.heard = false, nil
 		return nil
 	}
 	listeners := f.o.Catalogue.Consumers(ch.ID, "", len(ch.Consumers))
 	if len(listeners) == 0 {
+		f.heard = nil
 		return f.rest(ctx)
 	}
 	f.silent = false
+	others := f.replaced(listeners)
 	was, err := f.o.Store.Setting(ctx, place)
 	if err != nil {
 		return err
 	}
 	first := uint64(was)
-	if was == 0 {
+	if was == 0 || others {
 		if first, err = f.begin(ctx, listeners); err != nil {
 			return err
 		}
@@ -118,6 +122,18 @@ func (f *Feed) Round(ctx context.Context) error {
 	}
 	_, err = f.o.Store.SwapSetting(ctx, place, was, int64(first)) // another broker may have moved it
 	return err
+}
+
+// replaced reports whether there are other listeners than in the last round, and none of those.
+func (f *Feed) replaced(listeners []*durable.Consumer) bool {
+	before := f.heard
+	f.heard = nil
+	others := len(before) > 0
+	for _, k := range listeners {
+		f.heard = append(f.heard, k.No)
+		others = others && !slices.Contains(before, k.No)
+	}
+	return others
 }
 
 // rest notes that nobody listens, once.

@@ -23,6 +23,7 @@ type action struct {
 // A target is what an action is done to.
 type target struct {
 	Channel, Consumer string // Consumer is "" for an action on a channel
+	Message           string // of an action on a message
 	Action            string
 	Query             url.Values // what else the action needs
 }
@@ -40,7 +41,10 @@ func (t *target) API() string { return "/" + strings.TrimPrefix(t.Page(), Prefix
 
 // Page is the page of the target.
 func (t *target) Page() string {
-	if t.Consumer == "" {
+	switch {
+	case t.Message != "":
+		return messageURL(t.Channel, t.Message)
+	case t.Consumer == "":
 		return channelURL(t.Channel)
 	}
 	return consumerURL(t.Channel, t.Consumer)

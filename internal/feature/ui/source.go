@@ -42,6 +42,9 @@ type Source interface {
 	TokenOf(channel, consumer string, no uint32) (token string, ok bool)
 	// Load says what a consumer has to do now, not as of the last sample.
 	Load(ctx context.Context, channel, consumer string) (Load, error)
+	// Reveal writes into the audit log that a reader sees the payload of a message; who is "" for whoever asked for the
+	// page. After an error it must not be shown.
+	Reveal(ctx context.Context, who, channel, message string) error
 	// Do sends a request to a route, as whoever asked for the page may. A refusal is an error.
 	Do(r Request) (Answer, error)
 }

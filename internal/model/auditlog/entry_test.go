@@ -82,8 +82,8 @@ func TestFingerprints(t *testing.T) {
 func TestWhatAnEntryShowsIsBounded(t *testing.T) {
 	require.Nil(t, auditlog.JSON(nil))
 	require.JSONEq(t, `{"A":1}`, string(auditlog.JSON(map[string]int{"A": 1})))
-	for _, text := range []string{strings.Repeat("a", 65_534), strings.Repeat("a", 65_535), strings.Repeat("\u20ac", 1<<20),
-		strings.Repeat("\x00\"\\<", 1<<20)} {
+	for _, text := range []string{strings.Repeat("a", 65_534), strings.Repeat("a", 65_535),
+		strings.Repeat("\u20ac", 1<<20), strings.Repeat("\x00\"\\<", 1<<20)} {
 		got := auditlog.JSON(text)
 		require.LessOrEqual(t, len(got), auditlog.MostBytes)
 		require.True(t, json.Valid(got))

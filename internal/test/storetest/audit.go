@@ -69,7 +69,8 @@ var auditTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		_, _, err = f.PutChannel(f.as("ann", "put channel", "/channel/c"), durable.Put{ID: "c", Name: name})
 		require.NoError(t, err, "it changes nothing")
-		_, _, err = f.PutChannel(f.as("ann", "put channel", "/channel/c"), durable.Put{ID: "c", Name: ptr("x"), Exists: ptr(false)})
+		_, _, err = f.PutChannel(f.as("ann", "put channel", "/channel/c"), durable.Put{ID: "c", Name: ptr("x"),
+			Exists: ptr(false)})
 		require.ErrorIs(t, err, durable.ErrPrecondition)
 		_, _, err = f.SetChannelPaused(f.as("bob", "pause channel", "/channel/c"), "c", true)
 		require.NoError(t, err)
