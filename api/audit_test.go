@@ -200,7 +200,7 @@ func TestEachChangeIsInTheAuditLog(t *testing.T) {
 		letter()
 	}
 	change("POST "+consumer+"/dlq", own, k, func() {
-		w.do("POST", k+"/dlq", "requeue="+secret+"-k", formHeader).is(202)
+		w.do("POST", k+"/dlq", `{"requeue":"`+secret+`-k"}`, "Content-Type: application/json").is(202)
 	})
 	change("POST "+channel+"/message/{message}/re-trigger", admin, "/channel/c/message/m",
 		post("/channel/c/message/m/re-trigger", ""))
