@@ -34,9 +34,17 @@ var (
 		"This route needs an admin token, and this broker has none configured.")
 )
 
-// admit checks the access of a request before its body is read. The handler checks a token
-// in the body (AccessForm).
+// admit checks the access of a request before its body is read, and says in its context who makes which change.
+// The handler checks a token in the body (AccessForm).
 func (a *API) admit(ctx context.Context, rc *fasthttp.RequestCtx, access Access) error {
+	err := a.decide(ctx, rc, access)
+	if err == nil {
+		a.name(rc, access)
+	}
+	return err
+}
+
+func (a *API) decide(ctx context.Context, rc *fasthttp.RequestCtx, access Access) error {
 	switch access {
 	case AccessAdmin:
 		return a.checkAdmin(rc)

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/sampler"
 	"github.com/penstock-broker/penstock/internal/feature/ui"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/auditlog"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/jobs"
@@ -94,6 +95,8 @@ type Store interface {
 	CreateSQSKey(ctx context.Context, channelID string, k durable.SQSKey) (durable.SQSKey, error)
 	SQSKeys(ctx context.Context, channelNo uint32, from string, limit int) ([]durable.SQSKey, error)
 	EndSQSKeys(ctx context.Context, channelID, id string) error
+	Audit(ctx context.Context) error
+	AuditEntries(ctx context.Context, q durable.AuditQuery) (page []auditlog.Entry, next uint64, err error)
 	Ping(ctx context.Context) error
 }
 
@@ -244,6 +247,9 @@ type Options struct {
 	Answered      func(consumer uint32, id ident.ID)
 	EnsureReplies func(ctx context.Context, p *durable.Producer) (uint32, error)
 	FollowReplies func(settings string, k durable.Consumer) (durable.Consumer, error)
+
+	// Portray is what the audit log shows of a row of the store: audit.Portray.
+	Portray func(row any) any
 
 	AdminToken     string   // "": every admin request is refused
 	PublicURL      string   // the address of the brokers in links, without a slash at its end; "": that of the request

@@ -98,7 +98,7 @@ func viewBulk(ch *catalogue.Channel, b *durable.Bulk) apitype.Bulk {
 	_ = json.Unmarshal(b.Spec, &spec) // the broker wrote it; a newer one may know more
 	fileURL, _, _ := strings.Cut(spec.FileURL, "?")
 	view := apitype.Bulk{
-		ID: b.ID.String(), State: bulkState(b), Reason: b.Reason, Format: spec.Format, FileURL: fileURL, Rate: spec.Rate,
+		ID: b.ID.String(), State: bulk.StateOf(b), Reason: b.Reason, Format: spec.Format, FileURL: fileURL, Rate: spec.Rate,
 		Template:  spec.Template,
 		CreatedAt: apitype.Time{Time: b.ID.Time()}, ChangedAt: apitype.Time{Time: time.UnixMilli(b.ChangedMs)},
 		Bytes: b.Bytes, Total: b.Total, Published: b.Published, Rejected: b.Rejected, Duplicates: b.Duplicates,
@@ -110,22 +110,6 @@ func viewBulk(ch *catalogue.Channel, b *durable.Bulk) apitype.Bulk {
 			math.MaxInt32) * float64(time.Second)))}
 	}
 	return view
-}
-
-func bulkState(b *durable.Bulk) string {
-	switch {
-	case b.Paused && !b.State.Over():
-		return apitype.BulkPaused
-	case b.State == durable.BulkFetching:
-		return apitype.BulkFetching
-	case b.State == durable.BulkDone:
-		return apitype.BulkDone
-	case b.State == durable.BulkCancelled:
-		return apitype.BulkCancelled
-	case b.State == durable.BulkFailed:
-		return apitype.BulkFailed
-	}
-	return apitype.BulkRunning
 }
 
 func (a *API) listBulks(ctx context.Context, rc *fasthttp.RequestCtx) error {

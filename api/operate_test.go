@@ -29,6 +29,7 @@ func operateExchanges(w *world, pushed, pull *durable.Consumer, text, plain dura
 	require.NoError(w.t, err)
 	w.enqueue(pushed, text)
 	ask("GET", "/consumers", "/consumers?size=1&sort=dead")
+	ask("GET", "/audit", "/audit?size=1&resource=channel/c&order=desc")
 	ask("GET", "/history", "/history?step=10m")
 	ask("GET", consumer+"/jobs", "/channel/c/consumer/pull/jobs?size=1")
 	ask("GET", consumer+"/jobs", "/channel/c/consumer/push/jobs?status=DEAD")

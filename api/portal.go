@@ -50,18 +50,25 @@ func (a *API) portalLink(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
+	if err := a.audit(rc); err != nil {
+		return err
+	}
 	until := time.Now().Add(ttl).UTC().Truncate(time.Second)
 	base := a.o.PublicURL
 	if base == "" {
 		base = string(rc.URI().Scheme()) + "://" + string(rc.Host())
 	}
 	a.log.Info("a portal link was made", "channel", ch.ID, "consumer", k.ID, "until", until, "request_id", requestID(rc))
-	return answerJSON(rc, fasthttp.StatusOK, apitype.PortalLink{URL: base + a.o.UI.PortalLink(ch.ID, k.ID, k.No, until),
+	link := base + a.o.UI.PortalLink(ch.ID, k.ID, k.No, k.Token, until)
+	return answerJSON(rc, fasthttp.StatusOK, apitype.PortalLink{URL: link,
 		ExpiresAt: apitype.Time{Time: until}})
 }
 
-// Has reports whether a consumer has an ID and a number, as this broker knows.
-func (p pages) Has(channel, consumer string, no uint32) bool {
+// TokenOf returns the token of the consumer with an ID and a number, as this broker knows.
+func (p pages) TokenOf(channel, consumer string, no uint32) (token string, ok bool) {
 	k := p.o.Catalogue.Consumer(channel, consumer)
-	return k != nil && k.No == no
+	if k == nil || k.No != no {
+		return "", false
+	}
+	return k.Token, true
 }

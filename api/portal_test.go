@@ -118,10 +118,12 @@ func TestAPortalLinkEndsWithItsConsumerAndIsNoOther(t *testing.T) {
 		require.Contains(t, r.Body, "link_invalid", wrong)
 		require.Empty(t, r.Header("Set-Cookie"), wrong)
 	}
-	ended := w.api.o.UI.PortalLink("c", "k", w.cat.Consumer("c", "k").No, time.Now().Add(-time.Second))
+	ended := w.api.o.UI.PortalLink("c", "k", w.cat.Consumer("c", "k").No, secret+"-k", time.Now().Add(-time.Second))
 	w.get(ended, browser).is(410)
-	elsewhere := w.api.o.UI.PortalLink("c", "other", w.cat.Consumer("c", "k").No, time.Now().Add(time.Hour))
+	elsewhere := w.api.o.UI.PortalLink("c", "other", w.cat.Consumer("c", "k").No, secret+"-other",
+		time.Now().Add(time.Hour))
 	w.get(elsewhere, browser).is(410)
+	w.get(w.api.o.UI.PortalLink("c", "k", w.cat.Consumer("c", "k").No, "", time.Now().Add(time.Hour)), browser).is(410)
 
 	admin := "X-Broker-Admin-Token: " + adminToken
 	w.do("DELETE", "/channel/c/consumer/k", "", admin).is(204)
@@ -172,4 +174,22 @@ func TestThePagesOfAPortalMayBeInTheFramesOfTheSetting(t *testing.T) {
 	w.api.o.OpenManagement = true
 	require.Contains(t, w.get("/ui/channel/c/consumer/k", browser).is(200).Header("Content-Security-Policy"),
 		"frame-ancestors 'none'", "the pages of everybody else")
+}
+
+func TestAPortalLinkEndsWithTheTokenOfItsConsumer(t *testing.T) {
+	w, _ := newUIWorld(t, nil)
+	w.channel()
+	w.consumer("k", "push")
+	w.api.o.OpenManagement = false
+	link, _ := w.portal("k", "")
+	cookie := w.owner(link)
+	w.put("/channel/c/consumer/k", "name=Other", adminHeader).is(200)
+	asked := w.page(onK+"pause", cookie).is(200).asks()
+	w.put("/channel/c/consumer/k", "token="+secret+"-new", adminHeader).is(200)
+	require.Contains(t, w.get("/ui/channel/c/consumer/k", cookie, browser).is(410).Body, "link_invalid")
+	w.get(link, browser).is(410)
+	w.press(asked, cookie, "Origin: http://broker", "Sec-Fetch-Site: same-origin").is(410)
+	require.Equal(t, durable.StateActive, w.cat.Consumer("c", "k").State)
+	second, _ := w.portal("k", "")
+	w.page("/ui/channel/c/consumer/k", w.owner(second)).is(200)
 }

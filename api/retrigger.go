@@ -22,6 +22,9 @@ func (a *API) retriggerMessage(ctx context.Context, rc *fasthttp.RequestCtx) err
 	if err != nil {
 		return err
 	}
+	if err := a.audit(rc); err != nil {
+		return err
+	}
 	if err := a.o.Desk.RetriggerMessage(ctx, ch, m.Head()); err != nil {
 		return err
 	}
@@ -60,6 +63,11 @@ func (a *API) retriggerJob(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	who, err := a.callerOf(rc, AccessRetrigger)
 	if err != nil {
 		return err
+	}
+	if who == byAdmin { // whose request may change no row
+		if err := a.audit(rc); err != nil {
+			return err
+		}
 	}
 	return a.redrive(ctx, rc, ch.Consumers[pos], m, who != byAdmin)
 }

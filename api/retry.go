@@ -23,6 +23,9 @@ func (a *API) retryConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error 
 	if err := rc.Conn().SetWriteDeadline(time.Now().Add(stepsWithin + stepsAnswer)); err != nil {
 		return nil // the connection is closed
 	}
+	if err := a.audit(rc); err != nil {
+		return err
+	}
 	steps, cancel := context.WithTimeout(request.Of(rc), stepsWithin)
 	defer cancel()
 	n, err := a.o.Desk.RetryAll(steps, k.No)

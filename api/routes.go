@@ -49,6 +49,7 @@ type Route struct {
 
 	Headers []string // request headers of the broker that mean something here, besides those with tokens
 	Query   []string // parameters of the query
+	Audit   string   // its action in the audit log; "": a test has the reason
 
 	serve  func(*API, context.Context, *fasthttp.RequestCtx) error // control plane
 	always bool                                                    // of a DELETE: it exists without Options.AllowDelete
@@ -76,45 +77,46 @@ const (
 // table contains all routes. A GET route also serves HEAD: the server leaves the body out. The
 // DELETE routes exist only with Options.AllowDelete, except that of a scheduled message.
 var table = []Route{
-	{Method: put, Path: "/producer/{producer}", Access: AccessManagement, Summary: "create or update a producer", Body: smallBody, serve: (*API).putProducer},
+	{Method: put, Path: "/producer/{producer}", Access: AccessManagement, Audit: "put producer", Summary: "create or update a producer", Body: smallBody, serve: (*API).putProducer},
 	{Method: get, Path: "/producers", Access: AccessManagement, Summary: "list producers", Query: pageQueries, serve: (*API).listProducers},
 	{Method: get, Path: "/producer/{producer}", Access: AccessManagement, Summary: "a producer", serve: (*API).getProducer},
-	{Method: put, Path: "/channel/{channel}", Access: AccessManagement, Summary: "create or update a channel", Body: smallBody, serve: (*API).putChannel},
+	{Method: put, Path: "/channel/{channel}", Access: AccessManagement, Audit: "put channel", Summary: "create or update a channel", Body: smallBody, serve: (*API).putChannel},
 	{Method: get, Path: "/channels", Access: AccessManagement, Summary: "list channels", Query: pageQueries, serve: (*API).listChannels},
 	{Method: get, Path: "/channel/{channel}", Access: AccessManagement, Summary: "a channel", serve: (*API).getChannel},
-	{Method: put, Path: "/channel/{channel}/consumer/{consumer}", Access: AccessManagement, Summary: "create or update a consumer", Body: smallBody, serve: (*API).putConsumer},
+	{Method: put, Path: "/channel/{channel}/consumer/{consumer}", Access: AccessManagement, Audit: "put consumer", Summary: "create or update a consumer", Body: smallBody, serve: (*API).putConsumer},
 	{Method: get, Path: "/channel/{channel}/consumers", Access: AccessManagement, Summary: "list the consumers of a channel", Query: pageQueries, serve: (*API).listConsumers},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}", Access: AccessManagement, Summary: "a consumer", serve: (*API).getConsumer},
 	{Method: get, Path: "/consumers", Access: AccessManagement, Summary: "list all consumers with their counts", Query: consumersQueries, serve: (*API).listAllConsumers},
+	{Method: get, Path: "/audit", Access: AccessManagement, Summary: "the audit log: who changed what", Query: auditQueries, serve: (*API).getAudit},
 	{Method: get, Path: "/history", Access: AccessManagement, Summary: "what was counted in a range of time, and what happened", Query: historyQueries, serve: (*API).getHistory},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/jobs", Access: AccessOwn, Summary: "list the jobs of a consumer", Query: jobQueries, serve: (*API).listJobs},
-	{Method: post, Path: "/channel/{channel}/pause", Access: AccessManagement, Summary: "accept no messages", Body: smallBody, serve: (*API).pauseChannel},
-	{Method: post, Path: "/channel/{channel}/resume", Access: AccessManagement, Summary: "accept messages again", Body: smallBody, serve: (*API).resumeChannel},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/pause", Access: AccessOwn, Summary: "hold the jobs of a consumer", Body: smallBody, serve: (*API).pauseConsumer},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/resume", Access: AccessOwn, Summary: "end a pause, or the hold after a 410", Body: smallBody, serve: (*API).resumeConsumer},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/revive", Access: AccessOwn, Summary: "end the hold of a dead or gone consumer", Body: smallBody, serve: (*API).reviveConsumer},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/retry", Access: AccessOwn, Summary: "make all delayed jobs of a consumer due now", Body: smallBody, serve: (*API).retryConsumer},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/test", Access: AccessOwn, Summary: "send a test message to a push consumer", Body: smallBody, serve: (*API).testConsumer},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/purge", Access: AccessManagement, Summary: "end all queued jobs of a consumer", Body: smallBody, Query: purgeQueries, serve: (*API).purgeConsumer},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/portal-link", Access: AccessOwn, Summary: "a link to the pages of a consumer, for its owner", Body: smallBody, serve: (*API).portalLink},
+	{Method: post, Path: "/channel/{channel}/pause", Access: AccessManagement, Audit: "pause channel", Summary: "accept no messages", Body: smallBody, serve: (*API).pauseChannel},
+	{Method: post, Path: "/channel/{channel}/resume", Access: AccessManagement, Audit: "resume channel", Summary: "accept messages again", Body: smallBody, serve: (*API).resumeChannel},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/pause", Access: AccessOwn, Audit: "pause consumer", Summary: "hold the jobs of a consumer", Body: smallBody, serve: (*API).pauseConsumer},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/resume", Access: AccessOwn, Audit: "resume consumer", Summary: "end a pause, or the hold after a 410", Body: smallBody, serve: (*API).resumeConsumer},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/revive", Access: AccessOwn, Audit: "revive consumer", Summary: "end the hold of a dead or gone consumer", Body: smallBody, serve: (*API).reviveConsumer},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/retry", Access: AccessOwn, Audit: "retry consumer", Summary: "make all delayed jobs of a consumer due now", Body: smallBody, serve: (*API).retryConsumer},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/test", Access: AccessOwn, Audit: "test consumer", Summary: "send a test message to a push consumer", Body: smallBody, serve: (*API).testConsumer},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/purge", Access: AccessManagement, Audit: "purge consumer", Summary: "end all queued jobs of a consumer", Body: smallBody, Query: purgeQueries, serve: (*API).purgeConsumer},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/portal-link", Access: AccessOwn, Audit: "make portal link", Summary: "a link to the pages of a consumer, for its owner", Body: smallBody, serve: (*API).portalLink},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/revive/{link}", Access: AccessLink, Summary: "the page of a revive link", serve: (*API).showLink},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/revive/{link}", Access: AccessLink, Summary: "revive a consumer with a link", Body: smallBody, serve: (*API).useLink},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/replay", Access: AccessOwn, Summary: "deliver messages of the past once more", Body: smallBody, serve: (*API).postReplay},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/revive/{link}", Access: AccessLink, Audit: "revive consumer", Summary: "revive a consumer with a link", Body: smallBody, serve: (*API).useLink},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/replay", Access: AccessOwn, Audit: "start replay", Summary: "deliver messages of the past once more", Body: smallBody, serve: (*API).postReplay},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/replays", Access: AccessOwn, Summary: "list the replays of a consumer", Query: pageQueries, serve: (*API).listReplays},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/replay/{replay}", Access: AccessOwn, Summary: "a replay", serve: (*API).getReplay},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/replay/{replay}/dlq", Access: AccessOwn, Summary: "the dead jobs of a replay", Query: pageQueries, serve: (*API).getReplayDLQ},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/replay/{replay}/pause", Access: AccessOwn, Summary: "hold a replay", Body: smallBody, serve: (*API).pauseReplay},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/replay/{replay}/resume", Access: AccessOwn, Summary: "end the pause of a replay", Body: smallBody, serve: (*API).resumeReplay},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/replay/{replay}/cancel", Access: AccessOwn, Summary: "end a replay for good", Body: smallBody, serve: (*API).cancelReplay},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/replay/{replay}/pause", Access: AccessOwn, Audit: "pause replay", Summary: "hold a replay", Body: smallBody, serve: (*API).pauseReplay},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/replay/{replay}/resume", Access: AccessOwn, Audit: "resume replay", Summary: "end the pause of a replay", Body: smallBody, serve: (*API).resumeReplay},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/replay/{replay}/cancel", Access: AccessOwn, Audit: "cancel replay", Summary: "end a replay for good", Body: smallBody, serve: (*API).cancelReplay},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessOwn, Summary: "the dead letters of a consumer", Query: deadQueries, serve: (*API).getDLQ},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/dlq/groups", Access: AccessOwn, Summary: "the dead letters of a consumer by cause", serve: (*API).getDeadGroups},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/dlq/redrive", Access: AccessOwn, Summary: "redrive selected dead letters", Body: updatesBody, serve: (*API).postRedrive},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/dlq/delete", Access: AccessOwn, Summary: "delete selected dead letters", Body: updatesBody, serve: (*API).deleteLetters},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/dlq/redrive", Access: AccessOwn, Audit: "start redrive", Summary: "redrive selected dead letters", Body: updatesBody, serve: (*API).postRedrive},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/dlq/delete", Access: AccessOwn, Audit: "delete dead letters", Summary: "delete selected dead letters", Body: updatesBody, serve: (*API).deleteLetters},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/redrives", Access: AccessOwn, Summary: "list the redrives of a consumer", Query: pageQueries, serve: (*API).listRedrives},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/redrive/{redrive}", Access: AccessOwn, Summary: "a redrive", serve: (*API).getRedrive},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/redrive/{redrive}/pause", Access: AccessOwn, Summary: "hold a redrive", Body: smallBody, serve: (*API).pauseRedrive},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/redrive/{redrive}/resume", Access: AccessOwn, Summary: "let a paused or stopped redrive go on", Body: smallBody, serve: (*API).resumeRedrive},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/redrive/{redrive}/cancel", Access: AccessOwn, Summary: "end a redrive for good", Body: smallBody, serve: (*API).cancelRedrive},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/redrive/{redrive}/pause", Access: AccessOwn, Audit: "pause redrive", Summary: "hold a redrive", Body: smallBody, serve: (*API).pauseRedrive},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/redrive/{redrive}/resume", Access: AccessOwn, Audit: "resume redrive", Summary: "let a paused or stopped redrive go on", Body: smallBody, serve: (*API).resumeRedrive},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/redrive/{redrive}/cancel", Access: AccessOwn, Audit: "cancel redrive", Summary: "end a redrive for good", Body: smallBody, serve: (*API).cancelRedrive},
 	{Method: post, Path: "/channel/{channel}/broadcast", Access: AccessData, Summary: "publish a message", Body: OwnBody, Headers: messageHeaders, data: broadcast},
 	{Method: get, Path: "/receipt/{receipt}", Access: AccessLink, Summary: "what became of a message that was answered 202", data: receipt},
 	{Method: get, Path: "/channel/{channel}/messages", Access: AccessManagement, Summary: "list the messages of a channel", Query: messageQueries, serve: (*API).listMessages},
@@ -124,22 +126,22 @@ var table = []Route{
 	{Method: post, Path: "/channel/{channel}/message/{message}/response", Access: AccessReceiver, Summary: "post the response to a message", Body: maxPosted, serve: (*API).postResponse},
 	{Method: post, Path: "/channel/{channel}/request", Access: AccessData, Summary: "publish a message and wait for its response", Body: OwnBody, Headers: requestHeaders, data: requestAndWait},
 	{Method: get, Path: "/producer/{producer}/dlq", Access: AccessSender, Summary: "the replies that a producer did not take", Query: pageQueries, serve: (*API).getReplyDLQ},
-	{Method: post, Path: "/producer/{producer}/dlq", Access: AccessForm, Summary: "redrive the dead replies to a producer", Body: smallBody, serve: (*API).redriveReplies},
+	{Method: post, Path: "/producer/{producer}/dlq", Access: AccessForm, Audit: "redrive replies", Summary: "redrive the dead replies to a producer", Body: smallBody, serve: (*API).redriveReplies},
 	{Method: get, Path: "/channel/{channel}/messages-status", Access: AccessManagement, Summary: "count the messages of a channel", serve: (*API).countMessages},
 	{Method: get, Path: "/channel/{channel}/reconcile", Access: AccessManagement, Summary: "balance the books of the consumers", Query: booksQueries, serve: (*API).reconcile},
 	{Method: get, Path: "/channel/{channel}/scheduled-messages", Access: AccessManagement, Summary: "list the scheduled messages of a channel", Query: scheduleQueries, serve: (*API).listScheduled},
 	{Method: get, Path: "/channel/{channel}/scheduled-message/{scheduled}", Access: AccessPublished, Summary: "a scheduled message", serve: (*API).getScheduled},
-	{Method: put, Path: "/channel/{channel}/scheduled-message/{scheduled}", Access: AccessPublished, Summary: "change time, recurrence or content of a scheduled message", Body: OwnBody, Headers: linesHeaders, own: (*API).changeScheduled},
-	{Method: del, Path: "/channel/{channel}/scheduled-message/{scheduled}", Access: AccessPublished, Summary: "delete a scheduled message before its time", serve: (*API).cancelScheduled, always: true},
+	{Method: put, Path: "/channel/{channel}/scheduled-message/{scheduled}", Access: AccessPublished, Audit: "change scheduled message", Summary: "change time, recurrence or content of a scheduled message", Body: OwnBody, Headers: linesHeaders, own: (*API).changeScheduled},
+	{Method: del, Path: "/channel/{channel}/scheduled-message/{scheduled}", Access: AccessPublished, Audit: "delete scheduled message", Summary: "delete a scheduled message before its time", serve: (*API).cancelScheduled, always: true},
 	{Method: post, Path: "/channel/{channel}/bulk", Access: AccessData, Summary: "publish a body or file of any length", Body: OwnBody, Headers: bulkHeaders, own: (*API).acceptBulk},
 	{Method: get, Path: "/channel/{channel}/bulks", Access: AccessPublished, Summary: "list the bulks of a channel", Query: pageQueries, serve: (*API).listBulks},
 	{Method: get, Path: "/channel/{channel}/bulk/{bulk}", Access: AccessPublished, Summary: "a bulk and how far it is", serve: (*API).getBulk},
 	{Method: get, Path: "/channel/{channel}/bulk/{bulk}/bad-rows", Access: AccessPublished, Summary: "all rows of a bulk that became no message", serve: (*API).getBadRows},
-	{Method: post, Path: "/channel/{channel}/bulk/{bulk}/pause", Access: AccessPublished, Summary: "pause a bulk", Body: smallBody, serve: (*API).pauseBulk},
-	{Method: post, Path: "/channel/{channel}/bulk/{bulk}/resume", Access: AccessPublished, Summary: "resume a bulk", Body: smallBody, serve: (*API).resumeBulk},
-	{Method: post, Path: "/channel/{channel}/bulk/{bulk}/cancel", Access: AccessPublished, Summary: "cancel a bulk", Body: smallBody, serve: (*API).cancelBulk},
-	{Method: post, Path: "/channel/{channel}/message/{message}/re-trigger", Access: AccessAdmin, Summary: "dispatch a message again", Body: smallBody, serve: (*API).retriggerMessage},
-	{Method: post, Path: "/channel/{channel}/message/{message}/job/{job}/re-trigger", Access: AccessRetrigger, Summary: "make a job due now", Body: smallBody, serve: (*API).retriggerJob},
+	{Method: post, Path: "/channel/{channel}/bulk/{bulk}/pause", Access: AccessPublished, Audit: "pause bulk", Summary: "pause a bulk", Body: smallBody, serve: (*API).pauseBulk},
+	{Method: post, Path: "/channel/{channel}/bulk/{bulk}/resume", Access: AccessPublished, Audit: "resume bulk", Summary: "resume a bulk", Body: smallBody, serve: (*API).resumeBulk},
+	{Method: post, Path: "/channel/{channel}/bulk/{bulk}/cancel", Access: AccessPublished, Audit: "cancel bulk", Summary: "cancel a bulk", Body: smallBody, serve: (*API).cancelBulk},
+	{Method: post, Path: "/channel/{channel}/message/{message}/re-trigger", Access: AccessAdmin, Audit: "re-trigger message", Summary: "dispatch a message again", Body: smallBody, serve: (*API).retriggerMessage},
+	{Method: post, Path: "/channel/{channel}/message/{message}/job/{job}/re-trigger", Access: AccessRetrigger, Audit: "re-trigger job", Summary: "make a job due now", Body: smallBody, serve: (*API).retriggerJob},
 
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/why", Access: AccessManagement, Summary: "why the jobs of a consumer do not move", serve: (*API).consumerWhy},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/job/{job}/why", Access: AccessJob, Summary: "why a job does not move", serve: (*API).jobWhy},
@@ -156,19 +158,19 @@ var table = []Route{
 
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessJob, Summary: "a job", serve: (*API).getJob},
 	{Method: get, Path: "/channel/{channel}/consumer/{consumer}/job/{job}/timeline", Access: AccessJob, Summary: "what became of a job", Query: pageQueries, serve: (*API).jobTimeline},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/job/{job}/requeue-dead-job", Access: AccessConsumer, Summary: "redrive a dead letter", Body: smallBody, serve: (*API).requeueDeadJob},
-	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessForm, Summary: "redrive all dead letters of a consumer", Body: smallBody, serve: (*API).redriveDLQ},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/job/{job}/requeue-dead-job", Access: AccessConsumer, Audit: "redrive dead letter", Summary: "redrive a dead letter", Body: smallBody, serve: (*API).requeueDeadJob},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessForm, Audit: "redrive dead letters", Summary: "redrive all dead letters of a consumer", Body: smallBody, serve: (*API).redriveDLQ},
 
-	{Method: del, Path: "/producer/{producer}", Access: AccessManagement, Summary: "delete a producer", serve: (*API).deleteProducer},
-	{Method: del, Path: "/channel/{channel}", Access: AccessManagement, Summary: "delete a channel without consumers", serve: (*API).deleteChannel},
-	{Method: del, Path: "/channel/{channel}/consumer/{consumer}", Access: AccessManagement, Summary: "delete a consumer", serve: (*API).deleteConsumer},
-	{Method: del, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessOwn, Summary: "delete all dead letters of a consumer", serve: (*API).deleteDLQ},
-	{Method: del, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessOwn, Summary: "delete a dead letter", serve: (*API).deleteDeadJob},
+	{Method: del, Path: "/producer/{producer}", Access: AccessManagement, Audit: "delete producer", Summary: "delete a producer", serve: (*API).deleteProducer},
+	{Method: del, Path: "/channel/{channel}", Access: AccessManagement, Audit: "delete channel", Summary: "delete a channel without consumers", serve: (*API).deleteChannel},
+	{Method: del, Path: "/channel/{channel}/consumer/{consumer}", Access: AccessManagement, Audit: "delete consumer", Summary: "delete a consumer", serve: (*API).deleteConsumer},
+	{Method: del, Path: "/channel/{channel}/consumer/{consumer}/dlq", Access: AccessOwn, Audit: "delete dead letters", Summary: "delete all dead letters of a consumer", serve: (*API).deleteDLQ},
+	{Method: del, Path: "/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessOwn, Audit: "delete dead letter", Summary: "delete a dead letter", serve: (*API).deleteDeadJob},
 
-	{Method: post, Path: "/channel/{channel}/sqs-key", Access: AccessManagement, Summary: "make an access key for SQS clients", Body: smallBody, serve: (*API).makeKey},
+	{Method: post, Path: "/channel/{channel}/sqs-key", Access: AccessManagement, Audit: "make SQS key", Summary: "make an access key for SQS clients", Body: smallBody, serve: (*API).makeKey},
 	{Method: get, Path: "/channel/{channel}/sqs-key", Access: AccessManagement, Summary: "list the access keys of a channel", Query: pageQueries, serve: (*API).listKeys},
-	{Method: del, Path: "/channel/{channel}/sqs-key", Access: AccessManagement, Summary: "end all access keys of a channel", serve: (*API).endKeys, always: true},
-	{Method: del, Path: "/channel/{channel}/sqs-key/{key}", Access: AccessManagement, Summary: "end an access key", serve: (*API).endKey, always: true},
+	{Method: del, Path: "/channel/{channel}/sqs-key", Access: AccessManagement, Audit: "end SQS keys", Summary: "end all access keys of a channel", serve: (*API).endKeys, always: true},
+	{Method: del, Path: "/channel/{channel}/sqs-key/{key}", Access: AccessManagement, Audit: "end SQS key", Summary: "end an access key", serve: (*API).endKey, always: true},
 	{Method: post, Path: "/", Access: AccessSQS, Summary: "an action of SQS", Body: OwnBody, own: (*API).serveSQS},
 	{Method: post, Path: "/sqs/{channel}/{consumer}", Access: AccessSQS, Summary: "an action of SQS, at a QueueUrl", Body: OwnBody, own: (*API).serveSQS},
 
@@ -191,6 +193,8 @@ var table = []Route{
 	{Method: get, Path: "/ui/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessUI, Summary: "the page of a job", Query: []string{"first", "as"}, serve: dashboard("/ui/channel/{channel}/consumer/{consumer}/job/{job}")},
 	{Method: get, Path: "/ui/channel/{channel}/action/{action}", Access: AccessUI, Summary: "what an action on a channel would do", serve: dashboard("/ui/channel/{channel}/action/{action}")},
 	{Method: post, Path: "/ui/channel/{channel}/action/{action}", Access: AccessUI, Summary: "do an action on a channel", Body: smallBody, serve: dashboard("/ui/channel/{channel}/action/{action}")},
+	{Method: get, Path: "/ui/channel/{channel}/message/{message}/action/{action}", Access: AccessUI, Summary: "ask before a hidden payload is shown", serve: dashboard("/ui/channel/{channel}/message/{message}/action/{action}")},
+	{Method: post, Path: "/ui/channel/{channel}/message/{message}/action/{action}", Access: AccessUI, Summary: "show a hidden payload once", Body: smallBody, serve: dashboard("/ui/channel/{channel}/message/{message}/action/{action}")},
 	{Method: get, Path: "/ui/channel/{channel}/consumer/{consumer}/action/{action}", Access: AccessUI, Summary: "what an action on a consumer would do", Query: actionQueries, serve: dashboard("/ui/channel/{channel}/consumer/{consumer}/action/{action}")},
 	{Method: post, Path: "/ui/channel/{channel}/consumer/{consumer}/action/{action}", Access: AccessUI, Summary: "do an action on a consumer", Body: smallBody, Query: actionQueries, serve: dashboard("/ui/channel/{channel}/consumer/{consumer}/action/{action}")},
 	{Method: get, Path: "/ui/portal", Access: AccessUI, Summary: "take a link to the pages of a consumer", Query: []string{"link"}, serve: dashboard("/ui/portal")},
@@ -349,6 +353,7 @@ func (a *API) handler(route Route) fasthttp.RequestHandler {
 	if route.own != nil {
 		return func(rc *fasthttp.RequestCtx) {
 			err := decodePathIDs(rc, params)
+			route.audited(rc)
 			if err == nil {
 				err = route.own(a, rc)
 			}
@@ -359,6 +364,7 @@ func (a *API) handler(route Route) fasthttp.RequestHandler {
 	}
 	return func(rc *fasthttp.RequestCtx) {
 		err := decodePathIDs(rc, params)
+		route.audited(rc)
 		if err == nil {
 			err = within(rc, func(ctx context.Context) error { return a.admit(ctx, rc, route.Access) })
 		}
@@ -369,6 +375,7 @@ func (a *API) handler(route Route) fasthttp.RequestHandler {
 		}
 		if err == nil {
 			err = standing(rc).Judge() // its body may have come slowly
+			route.withParams(rc)
 		}
 		if err == nil {
 			err = within(rc, func(ctx context.Context) error { return route.serve(a, ctx, rc) })

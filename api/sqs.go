@@ -10,11 +10,13 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/feature/sqs"
+	"github.com/penstock-broker/penstock/internal/model/auditlog"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/jobs"
 	"github.com/penstock-broker/penstock/internal/tool/answer"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 )
 
 // SQS answers the requests of SQS clients: an sqs.Door.
@@ -35,6 +37,13 @@ func (a *API) serveSQS(rc *fasthttp.RequestCtx) error {
 // queues changes resources for SQS clients: it is their sqs.Manager.
 type queues struct{ *API }
 
+// deed returns a context in which an SQS client changes a resource: only open management may.
+func (q queues) deed(ctx context.Context, rc *fasthttp.RequestCtx, action, resource string) context.Context {
+	d := auditlog.NewDeed("open management, by SQS", addressOf(rc), action, resource)
+	d.Portray = q.o.Portray
+	return auditlog.With(ctx, d)
+}
+
 // CreateQueue makes a channel and a consumer of it. A crash between the two leaves the channel, which the next
 // call takes.
 func (q queues) CreateQueue(ctx context.Context, rc *fasthttp.RequestCtx, n sqs.Name, fields map[string]string) (bool,
@@ -44,7 +53,8 @@ func (q queues) CreateQueue(ctx context.Context, rc *fasthttp.RequestCtx, n sqs.
 	}
 	absent := false
 	if q.o.Catalogue.Channel(n.Channel) == nil {
-		_, _, err := q.o.Store.PutChannel(ctx, durable.Put{ID: n.Channel, NewToken: rand.Text(), Exists: &absent})
+		of := q.deed(ctx, rc, "put channel", channelPath(n.Channel))
+		_, _, err := q.o.Store.PutChannel(of, durable.Put{ID: n.Channel, NewToken: rand.Text(), Exists: &absent})
 		if err != nil && !errors.Is(err, durable.ErrPrecondition) {
 			return false, err
 		}
@@ -52,7 +62,7 @@ func (q queues) CreateQueue(ctx context.Context, rc *fasthttp.RequestCtx, n sqs.
 	pull := durable.Pull
 	put := durable.ConsumerPut{Put: durable.Put{ID: n.Consumer, NewToken: rand.Text(), Exists: &absent},
 		ChannelID: n.Channel, Type: &pull, Policy: q.merge(fields)}
-	_, made, err := q.o.Store.PutConsumer(ctx, put)
+	_, made, err := q.o.Store.PutConsumer(q.deed(ctx, rc, "put consumer", consumerPath(n.Channel, n.Consumer)), put)
 	if errors.Is(err, durable.ErrPrecondition) {
 		return false, q.fresh(ctx)
 	}
@@ -74,7 +84,7 @@ func (q queues) ChangeQueue(ctx context.Context, rc *fasthttp.RequestCtx, n sqs.
 	put := durable.ConsumerPut{Put: durable.Put{ID: n.Consumer, Exists: &exists}, ChannelID: n.Channel,
 		Policy: q.merge(fields)}
 	change := watchRecord(&put.Policy)
-	k, _, err := q.o.Store.PutConsumer(ctx, put)
+	k, _, err := q.o.Store.PutConsumer(q.deed(ctx, rc, "put consumer", consumerPath(n.Channel, n.Consumer)), put)
 	switch {
 	case errors.Is(err, durable.ErrPrecondition), errors.Is(err, durable.ErrNotFound):
 		return catalogue.ErrUnknownConsumer
@@ -91,7 +101,8 @@ func (q queues) MayDelete() bool { return q.o.AllowDelete }
 
 // DeleteQueue deletes a consumer. Its channel stays.
 func (q queues) DeleteQueue(ctx context.Context, rc *fasthttp.RequestCtx, n sqs.Name) error {
-	_, err := q.o.Store.DeleteConsumer(ctx, n.Channel, durable.Put{ID: n.Consumer})
+	of := q.deed(ctx, rc, "delete consumer", consumerPath(n.Channel, n.Consumer))
+	_, err := q.o.Store.DeleteConsumer(of, n.Channel, durable.Put{ID: n.Consumer})
 	if errors.Is(err, durable.ErrNotFound) {
 		return catalogue.ErrUnknownConsumer
 	}
@@ -106,6 +117,12 @@ func (q queues) PurgeQueue(ctx context.Context, rc *fasthttp.RequestCtx, k *dura
 	if err := rc.Conn().SetWriteDeadline(time.Now().Add(stepsWithin + stepsAnswer)); err != nil {
 		return err
 	}
+	channel := q.o.Catalogue.ChannelByNo(k.ChannelNo)
+	if channel == nil {
+		return catalogue.ErrUnknownChannel
+	}
+	request.Of(rc).Bind(auditlog.DeedKey{}, auditlog.Of(q.deed(request.Of(rc), rc, "purge consumer",
+		consumerPath(channel.ID, k.ID))))
 	ended, err := q.purge(rc, &jobs.Purge{Consumer: k, Through: ident.Before(q.o.NowMs() + 1), Forget: true})
 	if ended > 0 {
 		q.log.Info("queued jobs of a consumer were purged", "consumer", k.ID, "jobs", ended, "forget", true, "request_id",

@@ -46,6 +46,9 @@ func (a *API) testConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	case a.o.Trials == nil:
 		return problem.ErrDraining
 	}
+	if err := a.audit(rc); err != nil {
+		return err
+	}
 	out, err := a.o.Trials.Try(k)
 	if err != nil {
 		return err

@@ -84,10 +84,12 @@ func (r reply) title() string {
 
 // uiExchanges are the routes of the dashboard.
 func uiExchanges(w *world) (out []wired) {
+	const revealed = "/ui/channel/{channel}/message/{message}/action/{action}"
 	m := w.insert(durable.Message{Key: "m"})
 	job := m.ID.Job(w.cat.Consumer("c", "pull").Position).String()
 	for _, r := range Routes() {
-		if r.Access != AccessUI || r.Method != get || r.Path == "/ui/portal" || r.Path == "/ui/dlq/export" {
+		if r.Access != AccessUI || r.Method != get || r.Path == "/ui/portal" || r.Path == "/ui/dlq/export" ||
+			r.Path == revealed {
 			continue
 		}
 		path := strings.NewReplacer("/consumer/k", "/consumer/pull", "/job/j", "/job/"+job).Replace(example(r.Path))
@@ -108,6 +110,13 @@ func uiExchanges(w *world) (out []wired) {
 		"/ui/channel/{channel}/action/{action}":                     "/ui/channel/c/action/pause"} {
 		out = append(out, wired{"POST " + route, "POST " + path, w.doAction(path).is(303)})
 	}
+	payloads, err := ui.ParsePayloads("hide")
+	require.NoError(w.t, err)
+	whole := w.api.o.UI
+	w.api.o.UI = ui.New(ui.Options{AdminToken: adminToken, Key: []byte(secret), Version: "1.2.3", Payloads: payloads})
+	out = append(out, wired{"GET " + revealed, "GET " + onM, w.get(onM).is(200)},
+		wired{"POST " + revealed, "POST " + onM, w.doAction(onM).is(200)})
+	w.api.o.UI = whole
 	w.put("/producer/sender", "token=s").is(201)
 	out = append(out, wired{"POST /ui/publish", "POST /ui/publish", w.do("POST", "/ui/publish",
 		"channel=c&producer=sender&token=s", formHeader).is(200)})

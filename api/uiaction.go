@@ -38,6 +38,9 @@ func (p pages) Do(r ui.Request) (ui.Answer, error) {
 		h.Set(name, value)
 	}
 	rc.Request.SetBodyRaw(r.Body)
+	if r.Who != "" {
+		rc.SetUserValue(actorKey, r.Who)
+	}
 	p.Handler(&rc)
 	a := ui.Answer{Status: rc.Response.StatusCode(), Location: string(rc.Response.Header.Peek(fasthttp.HeaderLocation)),
 		Body: rc.Response.Body()}

@@ -153,7 +153,7 @@ var (
 	times = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 	digit = regexp.MustCompile(`\d`)
 	ids   = regexp.MustCompile(`\b[0-9a-v]{20}\b`)
-	texts = regexp.MustCompile(`"(detail|Summary|AccessKeyId|SecretAccessKey)":"[^"]+"`)
+	texts = regexp.MustCompile(`"(detail|Summary|AccessKeyId|SecretAccessKey|Hash)":"[^"]+"`)
 	place = regexp.MustCompile(`\bplace=\d{13}\.`) // milliseconds of a schedule
 	marks = regexp.MustCompile(`\.1\d{12}\b`)      // milliseconds in the cursor of a timeline
 )

@@ -24,11 +24,13 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/push"
+	"github.com/penstock-broker/penstock/internal/feature/audit"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
 	"github.com/penstock-broker/penstock/internal/feature/sqs"
 	"github.com/penstock-broker/penstock/internal/feature/ui"
 	"github.com/penstock-broker/penstock/internal/feature/why"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/auditlog"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/consumerstate"
 	"github.com/penstock-broker/penstock/internal/model/ident"
@@ -38,6 +40,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/test/strictjson"
 	"github.com/penstock-broker/penstock/internal/test/tables"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -182,6 +185,7 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 		Registerer: w.reg,
 		Version:    apitype.Version{Version: "1.2.3", Commit: "abc", Go: "go1"},
 	}
+	o.Portray = audit.Portray(auditlog.Printer{Key: []byte("of the tests")})
 	o.Trials, o.Door, o.SQS = w, door{}, sqsDoor{}
 	o.UI = ui.New(ui.Options{AdminToken: adminToken, Key: []byte(secret), Version: "1.2.3"})
 	o.Lister = &jobs.Lister{Store: w.store, Queue: w.queue, NowMs: w.desk.NowMs}
@@ -243,10 +247,10 @@ func (d *dataPlane) QueuedJobs(rc *fasthttp.RequestCtx, _ intake.Limit) {
 func (*dataPlane) Receipt(rc *fasthttp.RequestCtx) { problem.Write(rc, errUnknownMessage) }
 
 // Reschedule makes the message one of a day later.
-func (d *dataPlane) Reschedule(_ *fasthttp.RequestCtx, _ catalogue.Standing, was *durable.Scheduled,
+func (d *dataPlane) Reschedule(rc *fasthttp.RequestCtx, _ catalogue.Standing, was *durable.Scheduled,
 	c durable.ScheduleChange) (*durable.Scheduled, error) {
 	c.Times = &durable.Scheduled{DueMs: was.DueMs + 86_400_000}
-	return d.store.ChangeScheduled(context.Background(), c)
+	return d.store.ChangeScheduled(request.Of(rc), c)
 }
 
 func (d *dataPlane) MoveJob(rc *fasthttp.RequestCtx, _ intake.Limit) { d.note(rc, "move") }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 
+	"github.com/penstock-broker/penstock/internal/model/auditlog"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
@@ -167,12 +168,14 @@ func (s *Store) FailBulk(ctx context.Context, h BulkOwner, reason string) error 
 func (s *Store) CancelBulk(ctx context.Context, id ident.ID) (*Bulk, error) {
 	return s.changeBulk(ctx, "cancel a bulk", id, func(ctx context.Context, tx *sql.Tx, b ownedBulk) error {
 		if b.State == BulkCancelled {
-			return nil
+			return errUnchanged
 		}
 		if b.State.Over() {
 			return ErrBulkOver
 		}
+		was := *b.Bulk
 		b.State, b.Paused, b.ChangedMs = BulkCancelled, false, b.nowMs
+		auditlog.Note(ctx, was, *b.Bulk)
 		return exec(ctx, tx, endBulk, BulkCancelled, noOwner, b.nowMs, []byte(b.Reason), b.ID[:])
 	})
 }
@@ -184,9 +187,11 @@ func (s *Store) PauseBulk(ctx context.Context, id ident.ID, paused bool) (*Bulk,
 		case b.State.Over():
 			return ErrBulkOver
 		case b.Paused == paused:
-			return nil
+			return errUnchanged
 		}
+		was := *b.Bulk
 		b.Paused, b.ChangedMs = paused, b.nowMs
+		auditlog.Note(ctx, was, *b.Bulk)
 		return exec(ctx, tx, pauseBulk, paused, noOwner, b.nowMs, b.ID[:])
 	})
 }
@@ -209,6 +214,9 @@ func (s *Store) changeBulk(ctx context.Context, name string, id ident.ID, f func
 		}
 		return f(ctx, tx, ownedBulk{b, now})
 	})
+	if errors.Is(err, errUnchanged) {
+		err = nil
+	}
 	return b, err
 }
 

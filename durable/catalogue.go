@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 	"unicode/utf8"
+
+	"github.com/penstock-broker/penstock/internal/model/auditlog"
 )
 
 // The catalogue is the set of producers, channels and consumers, which change by PUT. It
@@ -145,6 +147,11 @@ func putResource[T comparable, P interface {
 		return row, false, errUnchanged
 	}
 	*is.changedAt, *is.version = fromMillis(c.stamp(p, !created, *was.changedAt)), c.version
+	if created {
+		auditlog.Note(ctx, nil, row)
+	} else {
+		auditlog.Note(ctx, old, row)
+	}
 	return row, created, r.write(&old, &row, created)
 }
 

@@ -3,6 +3,8 @@ package durable
 import (
 	"context"
 	"errors"
+
+	"github.com/penstock-broker/penstock/internal/model/auditlog"
 )
 
 // Deleted resources keep their rows, because messages and outcomes name their numbers. Their
@@ -57,6 +59,7 @@ func (s *Store) DeleteConsumer(ctx context.Context, channelID string, p Put) (ou
 		if err := p.check(true, out.ChangedAt); err != nil {
 			return err
 		}
+		auditlog.Note(ctx, out, nil)
 		return c.endConsumer(ctx, &out)
 	})
 	if err != nil {
@@ -83,6 +86,7 @@ func (s *Store) DeleteChannel(ctx context.Context, p Put) (out Channel, err erro
 		if consumers > 0 {
 			return ErrHasConsumers
 		}
+		auditlog.Note(ctx, out, nil)
 		if err := c.endBulks(ctx, selectBulksOfChannel, out.No, "the channel was deleted"); err != nil {
 			return err
 		}
@@ -109,6 +113,7 @@ func (s *Store) DeleteProducer(ctx context.Context, p Put) (out Producer, err er
 		if err := p.check(true, out.ChangedAt); err != nil {
 			return err
 		}
+		auditlog.Note(ctx, out, nil)
 		if err := c.endBulks(ctx, selectBulksOfProducer, out.No, "the producer was deleted"); err != nil {
 			return err
 		}

@@ -126,15 +126,29 @@ func (s *Store) EndHolds(ctx context.Context, consumers []uint32) error {
 	if len(consumers) == 0 {
 		return nil
 	}
-	return s.run(ctx, transaction{name: "end holds of consumers", harmless: true}, func(ctx context.Context,
+	err := s.run(ctx, transaction{name: "end holds of consumers", harmless: true}, func(ctx context.Context,
 		tx *sql.Tx) error {
+		ended := int64(0)
 		for _, no := range consumers {
-			if err := exec(ctx, tx, deleteHold, no); err != nil {
+			res, err := tx.ExecContext(ctx, deleteHold, no)
+			if err != nil {
 				return err
 			}
+			n, err := res.RowsAffected()
+			if err != nil {
+				return err
+			}
+			ended += n
+		}
+		if ended == 0 {
+			return errUnchanged
 		}
 		return nil
 	})
+	if errors.Is(err, errUnchanged) {
+		return nil
+	}
+	return err
 }
 
 // sameCall reports whether a consumer is called as before: at the same address, with the same

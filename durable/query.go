@@ -82,10 +82,18 @@ type transaction struct {
 
 // run executes f in a transaction and commits it. After a deadlock, a lock wait timeout or a
 // broken connection it repeats f, until ctx ends. f must not keep results of a failed run.
-// If COMMIT gets no answer, run returns ErrOutcomeUnknown unless t is harmless.
+// If COMMIT gets no answer, run returns ErrOutcomeUnknown unless t is harmless. With a deed in the context the
+// transaction ends with its entry in the audit log.
 func (s *Store) run(ctx context.Context, t transaction, f func(ctx context.Context, tx *sql.Tx) error) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	f, done := s.audited(ctx, t, f)
+	err := s.runAgain(ctx, t, f)
+	done(err)
+	return err
+}
+
+func (s *Store) runAgain(ctx context.Context, t transaction, f func(ctx context.Context, tx *sql.Tx) error) error {
 	db := s.db
 	if t.reads {
 		db = s.reads

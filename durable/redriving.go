@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/penstock-broker/penstock/internal/model/auditlog"
 	"github.com/penstock-broker/penstock/internal/model/cause"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
@@ -293,6 +294,7 @@ func (s *Store) CreateRedriving(ctx context.Context, r Redriving, picks []ident.
 		if err := s.putJobs(ctx, tx, &out, picks, 0, nil); err != nil {
 			return err
 		}
+		auditlog.Note(ctx, nil, out)
 		return exec(ctx, tx, insertRedriving, out.columns().fields()...)
 	})
 	return out, err
@@ -420,10 +422,11 @@ func (r *Redriving) count(j RedrivenJob, e RedriveEnd) {
 func (s *Store) ChangeRedriving(ctx context.Context, consumerNo, no uint32, f func(r *Redriving) bool) (out Redriving,
 	err error) {
 	err = s.changeRedriving(ctx, consumerNo, no, func(ctx context.Context, tx *sql.Tx, r *Redriving) error {
-		was := r.State
+		old, was := *r, r.State
 		if !f(r) {
 			return errUnchanged
 		}
+		auditlog.Note(ctx, old, *r)
 		if was.Ended() {
 			return ErrRedriveEnded
 		}

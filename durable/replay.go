@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 
+	"github.com/penstock-broker/penstock/internal/model/auditlog"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
@@ -131,6 +132,7 @@ func (s *Store) CreateReplay(ctx context.Context, r Replay) (out Replay, err err
 				return err
 			}
 		}
+		auditlog.Note(ctx, nil, out)
 		return exec(ctx, c.tx, insertReplay, out.columns().fields()...)
 	})
 	return out, err
@@ -170,6 +172,7 @@ func (s *Store) SetReplayState(ctx context.Context, no uint32, to ReplayState) (
 		case out.State.Ended():
 			return ErrReplayEnded
 		}
+		was := out
 		if to.Ended() {
 			out.Delivered, out.Dead = n.Delivered, n.Dead
 			if to == ReplayDone { // what was counted at the begin may have changed since
@@ -177,6 +180,7 @@ func (s *Store) SetReplayState(ctx context.Context, no uint32, to ReplayState) (
 			}
 		}
 		out.State, out.StateMs, out.Version = to, c.nowMs, c.version
+		auditlog.Note(ctx, was, out)
 		return exec(ctx, c.tx, updateReplayState, append(out.end().fields(), no)...)
 	})
 	return out, err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/penstock-broker/penstock/internal/model/auditlog"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
@@ -119,6 +120,7 @@ func (s *Store) changeScheduled(ctx context.Context, tx *sql.Tx, c ScheduleChang
 	if c.If != nil && (m.ChangedMs != c.If.ChangedMs || m.No != c.If.No || m.DueMs != c.If.DueMs) {
 		return nil, ErrPrecondition
 	}
+	was := row
 	changed, put := m.ChangedAt(), Put{UnmodifiedSince: c.UnmodifiedSince}
 	if err := put.check(true, changed); err != nil {
 		return nil, err
@@ -129,6 +131,7 @@ func (s *Store) changeScheduled(ctx context.Context, tx *sql.Tx, c ScheduleChang
 		m.SentBefore, m.No = m.SentBefore+m.No, 0
 		m.DueMs, m.DelayMs, m.Recurrence = t.DueMs, t.DelayMs, t.Recurrence
 	}
+	auditlog.Note(ctx, was, row)
 	err = exec(ctx, tx, updateScheduledTimes, append(m.times().fields(), m.ID[:])...)
 	if err != nil || c.Content == nil {
 		return m, err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/penstock-broker/penstock/internal/model/auditlog"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
@@ -339,6 +340,7 @@ func (s *Store) CancelScheduled(ctx context.Context, id ident.ID) error {
 		if m.Status != ScheduleWaiting || m.Recurrence == "" && m.DueMs <= now {
 			return ErrDispatched
 		}
+		auditlog.Note(ctx, m, nil)
 		return s.dropScheduled(ctx, tx, &m)
 	})
 }

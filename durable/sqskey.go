@@ -3,6 +3,8 @@ package durable
 import (
 	"context"
 	"errors"
+
+	"github.com/penstock-broker/penstock/internal/model/auditlog"
 )
 
 // ErrTooManySQSKeys means that a channel has as many access keys as it may have.
@@ -86,6 +88,7 @@ func (s *Store) CreateSQSKey(ctx context.Context, channelID string, k SQSKey) (S
 		if err := exec(ctx, c.tx, touchChannel, c.version, ch.No); err != nil {
 			return err
 		}
+		auditlog.Note(ctx, nil, k)
 		return exec(ctx, c.tx, insertSQSKey, k.columns().fields()...)
 	})
 	return k, err
@@ -104,6 +107,7 @@ func (s *Store) EndSQSKeys(ctx context.Context, channelID, id string) error {
 		} else {
 			var found SQSKey
 			if found, err = selectOne[SQSKey](ctx, c.tx, selectSQSKey, []byte(id)); err == nil && found.ChannelNo == ch.No {
+				auditlog.Note(ctx, found, nil)
 				err = exec(ctx, c.tx, deleteSQSKey, []byte(id), ch.No)
 			} else if err == nil {
 				err = ErrNotFound

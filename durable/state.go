@@ -6,6 +6,8 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+
+	"github.com/penstock-broker/penstock/internal/model/auditlog"
 )
 
 const (
@@ -95,9 +97,10 @@ func (s *Store) SetConsumerState(ctx context.Context, p StateChange) (out Consum
 
 // setState writes the new state of a consumer, and the alert of the transition with it.
 func (s *Store) setState(ctx context.Context, c change, k *Consumer, p StateChange) error {
-	from := k.State
+	from, was := k.State, *k
 	k.State, k.StateReason, k.Version = p.To, cutReason(p.Reason), c.version
 	k.StateMs = max(c.nowMs, k.StateMs+1)
+	auditlog.Note(ctx, was, *k)
 	err := exec(ctx, c.tx, updateConsumerState, k.State, []byte(k.StateReason), k.StateMs, c.version, k.No)
 	if err == nil && p.Forget {
 		err = exec(ctx, c.tx, forgetFailures, c.nowMs, k.No)
@@ -153,7 +156,9 @@ func (s *Store) SetChannelPaused(ctx context.Context, id string, paused bool) (o
 		if out.Paused == paused {
 			return errUnchanged
 		}
+		was := out
 		out.Paused, out.Version, changed = paused, c.version, true
+		auditlog.Note(ctx, was, out)
 		if err := exec(ctx, c.tx, updateRhythm, c.nowMs, out.No); err != nil {
 			return err
 		}

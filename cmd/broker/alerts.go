@@ -64,7 +64,7 @@ func (c *config) alertMail() (*alerts.Mail, error) {
 
 // makeSystemChannels makes the channels of the broker itself, unless another start has made them.
 func (b *broker) makeSystemChannels(ctx context.Context) error {
-	for _, id := range []string{ident.AlertsChannel, ident.StatusChannel} {
+	for _, id := range []string{ident.AlertsChannel, ident.StatusChannel, ident.AuditChannel} {
 		if _, _, err := b.store.PutChannel(ctx, durable.Put{ID: id, NewToken: rand.Text()}); err != nil {
 			return err
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/cluster"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/feature/alerts"
+	"github.com/penstock-broker/penstock/internal/feature/audit"
 	"github.com/penstock-broker/penstock/internal/feature/bulk"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
 	"github.com/penstock-broker/penstock/internal/feature/history"
@@ -81,6 +82,8 @@ type broker struct {
 	retrigger *reaper.Retrigger
 	alerts    *alerts.Alerts
 	status    *statusevents.Collector
+	feed      *audit.Feed
+	portray   func(row any) any // what the audit log shows of a row
 	journal   journalSigner
 	tokenKey  []byte // seals the access tokens that brokers share
 	mover     *schedule.Mover
@@ -190,9 +193,12 @@ func (b *broker) migrateStore(ctx context.Context) error {
 }
 
 // prepareStore makes of the store what this broker needs, and says what is wrong with it.
-func (b *broker) prepareStore(ctx context.Context) error {
+func (b *broker) prepareStore(ctx context.Context) (err error) {
 	if err := b.checkFolder(ctx); err != nil {
 		return err
+	}
+	if b.portray, err = portrayer(ctx, b.store); err != nil {
+		return fmt.Errorf("%w: %w", errStore, err)
 	}
 	if err := b.makeSystemChannels(ctx); err != nil {
 		return fmt.Errorf("%w: %w", errStore, err)

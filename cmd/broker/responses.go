@@ -21,6 +21,7 @@ func (b *broker) runMovers(ctx context.Context) {
 	wg.Go(func() { b.quota.Run(ctx) })
 	wg.Go(func() { b.bulks.Run(ctx) })
 	wg.Go(func() { b.redrives.Run(ctx) })
+	wg.Go(func() { b.feed.Run(ctx) })
 	wg.Go(func() { guard.Loop(ctx, "waiting clients", b.board.Run) })
 	wg.Go(func() { guard.Loop(ctx, "responses", b.responses.Run) })
 	wg.Go(func() { guard.Loop(ctx, "contacts of workers", b.presence.Run) })

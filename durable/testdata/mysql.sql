@@ -354,6 +354,20 @@ INSERT INTO attempts (
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON DUPLICATE KEY UPDATE attempt = attempt;
 
+INSERT INTO audit (
+    no,
+    at_ms,
+    who,
+    from_address,
+    action,
+    resource,
+    before_json,
+    after_json,
+    hash,
+    deed
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
 INSERT INTO awaiting_replies (
     consumer_no,
     message_id,
@@ -3122,6 +3136,55 @@ LOCK IN SHARE MODE;
 
 SELECT
     no,
+    at_ms,
+    hash
+FROM audit_head
+WHERE one = 1;
+
+SELECT
+    no,
+    at_ms,
+    hash
+FROM audit_head
+WHERE one = 1
+FOR UPDATE;
+
+SELECT
+    no,
+    at_ms,
+    who,
+    from_address,
+    action,
+    resource,
+    before_json,
+    after_json,
+    hash
+FROM audit
+WHERE no >= ?
+  AND no <= ?
+  AND (resource = ? OR SUBSTR(resource, 1, ?) = ?)
+ORDER BY no
+LIMIT ?;
+
+SELECT
+    no,
+    at_ms,
+    who,
+    from_address,
+    action,
+    resource,
+    before_json,
+    after_json,
+    hash
+FROM audit
+WHERE no >= ?
+  AND no <= ?
+  AND (resource = ? OR SUBSTR(resource, 1, ?) = ?)
+ORDER BY no DESC
+LIMIT ?;
+
+SELECT
+    no,
     channel_no,
     consumer_no,
     after_id,
@@ -4026,6 +4089,10 @@ FROM (
 ) x;
 
 SELECT COUNT(*)
+FROM audit
+WHERE deed = ?;
+
+SELECT COUNT(*)
 FROM channels c
 JOIN nodes n
   ON n.no = ?
@@ -4341,6 +4408,18 @@ WHERE consumer_no = ?
 ORDER BY message_id;
 
 SELECT no
+FROM audit
+WHERE at_ms < ?
+ORDER BY at_ms DESC, no DESC
+LIMIT 1;
+
+SELECT no
+FROM audit
+WHERE at_ms >= ?
+ORDER BY at_ms, no
+LIMIT 1;
+
+SELECT no
 FROM channels
 WHERE no = ?
 FOR UPDATE;
@@ -4492,6 +4571,13 @@ WHERE sink = ?
   AND consumer_no = ?
   AND event = ?
   AND tries = ?;
+
+UPDATE audit_head
+SET
+    no = ?,
+    at_ms = ?,
+    hash = ?
+WHERE one = 1;
 
 UPDATE books
 SET

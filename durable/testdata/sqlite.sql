@@ -250,6 +250,20 @@ INSERT INTO attempts (
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING;
 
+INSERT INTO audit (
+    no,
+    at_ms,
+    who,
+    from_address,
+    action,
+    resource,
+    before_json,
+    after_json,
+    hash,
+    deed
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
 INSERT INTO awaiting_replies (
     consumer_no,
     message_id,
@@ -3032,6 +3046,47 @@ WHERE n.no = ?
 
 SELECT
     no,
+    at_ms,
+    hash
+FROM audit_head
+WHERE one = 1;
+
+SELECT
+    no,
+    at_ms,
+    who,
+    from_address,
+    action,
+    resource,
+    before_json,
+    after_json,
+    hash
+FROM audit
+WHERE no >= ?
+  AND no <= ?
+  AND (resource = ? OR SUBSTR(resource, 1, ?) = ?)
+ORDER BY no
+LIMIT ?;
+
+SELECT
+    no,
+    at_ms,
+    who,
+    from_address,
+    action,
+    resource,
+    before_json,
+    after_json,
+    hash
+FROM audit
+WHERE no >= ?
+  AND no <= ?
+  AND (resource = ? OR SUBSTR(resource, 1, ?) = ?)
+ORDER BY no DESC
+LIMIT ?;
+
+SELECT
+    no,
     channel_no,
     consumer_no,
     after_id,
@@ -3946,6 +4001,10 @@ FROM (
 ) x;
 
 SELECT COUNT(*)
+FROM audit
+WHERE deed = ?;
+
+SELECT COUNT(*)
 FROM channels c
 JOIN nodes n
   ON n.no = ?
@@ -4247,6 +4306,18 @@ WHERE consumer_no = ?
 ORDER BY message_id;
 
 SELECT no
+FROM audit
+WHERE at_ms < ?
+ORDER BY at_ms DESC, no DESC
+LIMIT 1;
+
+SELECT no
+FROM audit
+WHERE at_ms >= ?
+ORDER BY at_ms, no
+LIMIT 1;
+
+SELECT no
 FROM channels
 WHERE no = ?;
 
@@ -4337,6 +4408,13 @@ WHERE sink = ?
   AND consumer_no = ?
   AND event = ?
   AND tries = ?;
+
+UPDATE audit_head
+SET
+    no = ?,
+    at_ms = ?,
+    hash = ?
+WHERE one = 1;
 
 UPDATE books
 SET

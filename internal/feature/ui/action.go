@@ -23,6 +23,7 @@ type action struct {
 // A target is what an action is done to.
 type target struct {
 	Channel, Consumer string // Consumer is "" for an action on a channel
+	Message           string // of an action on a message
 	Action            string
 	Query             url.Values // what else the action needs
 }
@@ -40,7 +41,10 @@ func (t *target) API() string { return "/" + strings.TrimPrefix(t.Page(), Prefix
 
 // Page is the page of the target.
 func (t *target) Page() string {
-	if t.Consumer == "" {
+	switch {
+	case t.Message != "":
+		return messageURL(t.Channel, t.Message)
+	case t.Consumer == "":
 		return channelURL(t.Channel)
 	}
 	return consumerURL(t.Channel, t.Consumer)
@@ -179,6 +183,23 @@ func (d *Dashboard) perform(v *view, visit Visit, a *action, t *target) {
 	default:
 		redirect(v.rc, t.Page()+"?done="+url.QueryEscape(d.doneOf(t, out.n)))
 	}
+}
+
+// do sends a request to a route of the API, in the name of the reader.
+func (v *view) do(r Request) (Answer, error) {
+	r.Who = v.who()
+	return v.src.Do(r)
+}
+
+// who is the reader, for the audit log; "": a request without the dashboard would be of the same.
+func (v *view) who() string {
+	switch {
+	case v.portal != nil:
+		return "portal link of consumer " + v.portal.channel + "/" + v.portal.consumer
+	case v.open:
+		return ""
+	}
+	return "dashboard session"
 }
 
 // refuse answers with a page that says why there is none, or why nothing was done.

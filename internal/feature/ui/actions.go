@@ -188,7 +188,7 @@ func (v *view) counted(ctx context.Context, t *target) (l Load, err error) {
 
 // post sends an action without a body to the API, and reads the answer into a value; nil: it is not read.
 func (v *view) post(t *target, into any) error {
-	a, err := v.src.Do(Request{Method: fasthttp.MethodPost, Path: t.API() + "/" + t.Action})
+	a, err := v.do(Request{Method: fasthttp.MethodPost, Path: t.API() + "/" + t.Action})
 	if err != nil || into == nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func askRotate(ctx context.Context, v *view, t *target) (q question, err error) 
 
 // doRotate asks for a new secret, and shows it.
 func doRotate(v *view, t *target) (out outcome, err error) {
-	a, err := v.src.Do(Request{Method: fasthttp.MethodPut, Path: t.API(), Body: []byte("signingSecret=generate"),
+	a, err := v.do(Request{Method: fasthttp.MethodPut, Path: t.API(), Body: []byte("signingSecret=generate"),
 		Headers: map[string]string{fasthttp.HeaderContentType: apitype.MediaForm}})
 	if err != nil {
 		return out, err

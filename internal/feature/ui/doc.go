@@ -32,6 +32,8 @@
 // Somebody who has a portal link (portal.go) needs no session: it opens the pages of one consumer and the actions that
 // the token of that consumer allows, and nothing else.
 //
+// A payload that the setting hides is shown in two steps too (reveal.go), after an entry in the audit log.
+//
 // # Search
 //
 // A search is for an ID or a name, or by terms (terms.go), which search.go turns into a list of messages or of jobs

@@ -55,6 +55,7 @@ type messageView struct {
 	Replies []replyRow
 	Now     time.Time
 	URL     string // of the page
+	Reveal  string // page that asks before the payload is shown; "": there is none
 	Again   string // page that sends the message again; "": the dashboard only reads
 }
 
@@ -106,8 +107,8 @@ func jobPage(ctx context.Context, v *view) (title string, content any, err error
 
 // messageView makes what both pages show.
 func (v *view) messageView(m Message, q url.Values) *messageView {
-	payloads := &v.d.o.Payloads
-	p := &messageView{Message: m, Now: v.now, Reasons: reasonsOf(m.Why), Curl: v.curl(&m),
+	payloads := v.payloads()
+	p := &messageView{Reveal: v.revealURL(&m), Message: m, Now: v.now, Reasons: reasonsOf(m.Why), Curl: v.curl(&m),
 		Shown: payloads.show(m.Payload, q.Get("as"), m.Coding != "" && m.Coding != "identity")}
 	p.URL = messageURL(m.Channel, m.ID)
 	if !v.d.o.ReadOnly {
@@ -274,7 +275,7 @@ func (v *view) lifeOf(e *apitype.TimelineEvent) lifeEvent {
 		l.What += " in " + number(*e.DurationMs) + " ms"
 	}
 	if e.Detail != "" {
-		l.Detail = cut(v.d.o.Payloads.withoutAnswer(e.Detail), mostReason)
+		l.Detail = cut(v.payloads().withoutAnswer(e.Detail), mostReason)
 	}
 	if strings.HasPrefix(e.TraceURL, "https://") || strings.HasPrefix(e.TraceURL, "http://") {
 		l.TraceURL = e.TraceURL

@@ -14,7 +14,7 @@ import (
 // A portal is what a link opens to somebody who owns one consumer and has no token of the broker: the pages of that
 // consumer, and the actions that its token allows. The link has the consumer, its number, the end and a signature, and
 // becomes the cookie of the browser. Nothing is stored: it ends with its time, with its consumer, and with the
-// admin token.
+// admin token or the token of the consumer, which the signature covers both.
 type portal struct {
 	channel, consumer string
 	no                uint32 // of the consumer: another one under the same ID is not meant
@@ -39,17 +39,22 @@ var (
 		"This page needs the admin token: the link opens the pages of one consumer alone.")
 )
 
-// PortalLink returns the path and query of a link to the pages of a consumer, which ends at a time.
-func (d *Dashboard) PortalLink(channel, consumer string, no uint32, until time.Time) string {
+// PortalLink returns the path and query of a link to the pages of a consumer, which ends at a time, or with the
+// token that the consumer has now.
+func (d *Dashboard) PortalLink(channel, consumer string, no uint32, token string, until time.Time) string {
 	body := base64.RawURLEncoding.EncodeToString([]byte(channel+"/"+consumer)) + "." +
 		strconv.FormatUint(uint64(no), 36) + "." + strconv.FormatInt(until.Unix(), 36)
-	return portalPath + "?link=" + body + "." + d.sign("portal\n"+body)
+	return portalPath + "?link=" + body + "." + d.signPortal(body, token)
+}
+
+func (d *Dashboard) signPortal(body, token string) string {
+	return d.sign("portal\n" + body + "\n" + token)
 }
 
 // readPortal reads the text of a link, if it is one that lasts.
-func (d *Dashboard) readPortal(text string) (p portal, ok bool) {
+func (d *Dashboard) readPortal(text string, from Source) (p portal, ok bool) {
 	at := strings.LastIndexByte(text, '.')
-	if d.o.AdminToken == "" || at < 0 || len(text) > longestLink || !same(text[at+1:], d.sign("portal\n"+text[:at])) {
+	if d.o.AdminToken == "" || at < 0 || len(text) > longestLink {
 		return p, false
 	}
 	parts := strings.Split(text[:at], ".")
@@ -61,7 +66,11 @@ func (d *Dashboard) readPortal(text string) (p portal, ok bool) {
 	until, err3 := strconv.ParseInt(parts[2], 36, 64)
 	p.channel, p.consumer, ok = strings.Cut(string(name), "/")
 	p.no, p.until = uint32(no), time.Unix(until, 0)
-	return p, ok && err == nil && err2 == nil && err3 == nil && time.Now().Before(p.until)
+	if !ok || err != nil || err2 != nil || err3 != nil || !time.Now().Before(p.until) {
+		return p, false
+	}
+	token, ok := from.TokenOf(p.channel, p.consumer, p.no)
+	return p, ok && same(text[at+1:], d.signPortal(text[:at], token))
 }
 
 // Consumer is its ID.
@@ -92,8 +101,8 @@ func (p *portal) opens(page string, v *view) bool {
 // enter takes a link, and leads to the page of its consumer.
 func (d *Dashboard) enter(rc *fasthttp.RequestCtx, visit Visit) {
 	text := string(rc.QueryArgs().Peek("link"))
-	p, ok := d.readPortal(text)
-	if !ok || !visit.Source.Has(p.channel, p.consumer, p.no) {
+	p, ok := d.readPortal(text, visit.Source)
+	if !ok {
 		d.closed(rc, errPortalEnded)
 		return
 	}
@@ -104,8 +113,7 @@ func (d *Dashboard) enter(rc *fasthttp.RequestCtx, visit Visit) {
 // admitsOwner reports whether somebody who has no session came by a link that opens the page. Where not, it answers.
 func (d *Dashboard) admitsOwner(rc *fasthttp.RequestCtx, visit *Visit) bool {
 	text := string(rc.Request.Header.Cookie(portalCookie))
-	p, ok := d.readPortal(text)
-	ok = ok && visit.Source.Has(p.channel, p.consumer, p.no)
+	p, ok := d.readPortal(text, visit.Source)
 	if ok && p.opens(visit.Page, d.view(rc, *visit)) {
 		visit.portal = &p
 		return true

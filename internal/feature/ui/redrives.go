@@ -59,7 +59,7 @@ func (v *view) redrive(t *target, dry bool) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	return v.src.Do(Request{Method: fasthttp.MethodPost, Path: t.API() + "/dlq/redrive", Body: body,
+	return v.do(Request{Method: fasthttp.MethodPost, Path: t.API() + "/dlq/redrive", Body: body,
 		Headers: map[string]string{fasthttp.HeaderContentType: apitype.MediaJSON}})
 }
 
@@ -105,7 +105,7 @@ func doDelete(v *view, t *target) (out outcome, err error) {
 	if err != nil {
 		return out, err
 	}
-	a, err := v.src.Do(Request{Method: fasthttp.MethodPost, Path: t.API() + "/dlq/delete", Body: body,
+	a, err := v.do(Request{Method: fasthttp.MethodPost, Path: t.API() + "/dlq/delete", Body: body,
 		Headers: map[string]string{fasthttp.HeaderContentType: apitype.MediaJSON}})
 	if err != nil {
 		return out, err
@@ -146,7 +146,7 @@ func askRedriveState(verb string, from ...string) func(context.Context, *view, *
 }
 
 func doRedriveState(v *view, t *target) (outcome, error) {
-	_, err := v.src.Do(Request{Method: fasthttp.MethodPost, Path: t.API() + "/redrive/" +
+	_, err := v.do(Request{Method: fasthttp.MethodPost, Path: t.API() + "/redrive/" +
 		url.PathEscape(t.Query.Get("redrive")) + "/" + strings.TrimPrefix(t.Action, "redrive-")})
 	return outcome{to: redrivesURL(t.Channel, t.Consumer)}, err
 }

@@ -38,10 +38,13 @@ type Source interface {
 	Jobs(ctx context.Context, channel, consumer, status, first string, limit int) (Jobs, error)
 	// Get reads the answer to a GET of a route into a value.
 	Get(ctx context.Context, route string, ids map[string]string, query url.Values, into any) error
-	// Has reports whether a consumer has an ID and a number.
-	Has(channel, consumer string, no uint32) bool
+	// TokenOf returns the token of the consumer with an ID and a number; false: there is none.
+	TokenOf(channel, consumer string, no uint32) (token string, ok bool)
 	// Load says what a consumer has to do now, not as of the last sample.
 	Load(ctx context.Context, channel, consumer string) (Load, error)
+	// Reveal writes into the audit log that a reader sees the payload of a message; who is "" for whoever asked for the
+	// page. After an error it must not be shown.
+	Reveal(ctx context.Context, who, channel, message string) error
 	// Do sends a request to a route, as whoever asked for the page may. A refusal is an error.
 	Do(r Request) (Answer, error)
 }
@@ -56,6 +59,7 @@ type Load struct {
 // A Request is one to a route of the API.
 type Request struct {
 	Method, Path string // the path with its query
+	Who          string // who asks, for the audit log; "": whoever asked for the page
 	Headers      map[string]string
 	Body         []byte
 }

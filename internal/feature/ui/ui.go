@@ -90,6 +90,8 @@ type view struct {
 	open bool // no session was needed
 
 	portal *portal // what the reader may see; nil: everything
+
+	revealed bool // payloads are shown that the setting hides
 }
 
 // view begins a page.
@@ -132,6 +134,10 @@ func (d *Dashboard) Serve(ctx context.Context, rc *fasthttp.RequestCtx, visit Vi
 		d.enter(rc, visit)
 	default:
 		if !visit.Open && !d.admits(rc) && !d.admitsOwner(rc, &visit) {
+			return
+		}
+		if visit.Page == revealRoute {
+			d.reveal(ctx, rc, visit)
 			return
 		}
 		if rc.UserValue("action") != nil {

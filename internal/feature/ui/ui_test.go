@@ -153,7 +153,8 @@ func (f full) Get(_ context.Context, _ string, _ map[string]string, _ url.Values
 	return nil
 }
 
-func (full) Has(_, _ string, no uint32) bool { return no == 7 }
+func (full) Reveal(context.Context, string, string, string) error { return nil }
+func (full) TokenOf(_, _ string, no uint32) (string, bool)        { return "t", no == 7 }
 
 func (full) Load(context.Context, string, string) (Load, error) {
 	return Load{State: "ACTIVE", Type: "push", Counted: true, Waiting: 3, Delayed: 2, Dead: 1}, nil
@@ -206,9 +207,10 @@ func (e empty) Get(_ context.Context, _ string, _ map[string]string, _ url.Value
 	return json.Unmarshal([]byte("{}"), into)
 }
 
-func (empty) Has(string, string, uint32) bool                      { return false }
-func (e empty) Load(context.Context, string, string) (Load, error) { return Load{}, e.err }
-func (e empty) Do(Request) (Answer, error)                         { return Answer{Body: []byte("{}")}, e.err }
+func (e empty) Reveal(context.Context, string, string, string) error { return nil }
+func (empty) TokenOf(string, string, uint32) (string, bool)          { return "", false }
+func (e empty) Load(context.Context, string, string) (Load, error)   { return Load{}, e.err }
+func (e empty) Do(Request) (Answer, error)                           { return Answer{Body: []byte("{}")}, e.err }
 
 func newDashboard() *Dashboard {
 	return New(Options{AdminToken: "token", Key: []byte("key"), Version: hostile, Now: func() time.Time { return now },

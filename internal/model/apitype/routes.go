@@ -52,6 +52,7 @@ var routes = []Route{
 	{"GET", "/channel/{channel}/consumer/{consumer}", none, ok(Consumer{})},
 	{"GET", "/channel/{channel}/consumers", none, ok(List{})},
 	{"GET", "/consumers", none, ok(ConsumerList{})},
+	{"GET", "/audit", none, ok(AuditList{})},
 	{"GET", "/history", none, ok(HistoryRange{})},
 	{"GET", "/channel/{channel}/consumer/{consumer}/jobs", none, ok(JobList{})},
 	{"POST", "/channel/{channel}/pause", none, ok(Channel{})},
@@ -162,6 +163,8 @@ var routes = []Route{
 	{"GET", "/ui/channel/{channel}/consumer/{consumer}/job/{job}", none, livePage},
 	{"GET", "/ui/channel/{channel}/action/{action}", none, page},
 	{"POST", "/ui/channel/{channel}/action/{action}", form(ActionForm{}), []Answer{{303, none}}},
+	{"GET", "/ui/channel/{channel}/message/{message}/action/{action}", none, page},
+	{"POST", "/ui/channel/{channel}/message/{message}/action/{action}", form(ActionForm{}), page},
 	{"GET", "/ui/channel/{channel}/consumer/{consumer}/action/{action}", none, page},
 	{"POST", "/ui/channel/{channel}/consumer/{consumer}/action/{action}", form(ActionForm{}),
 		[]Answer{{303, none}, {200, Body{MediaHTML, nil}}}}, // by what there is to tell

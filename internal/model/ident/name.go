@@ -15,6 +15,10 @@ const AlertsChannel = "~alerts"
 // always exists.
 const StatusChannel = "~status"
 
+// AuditChannel is the channel on which the broker tells who changed what, while it has a consumer. It always
+// exists.
+const AuditChannel = "~audit"
+
 // Reserved reports whether only the broker itself may make a resource of that name.
 func Reserved(name string) bool { return len(name) > 0 && name[0] == '~' }
 

@@ -31,7 +31,7 @@ func Run(t *testing.T, open func(*testing.T) *durable.Store, openInsert OpenInse
 		deleteTests, sqsKeyTests,
 		identityTests, termsTests, scheduleTests, bookTests, bulkTests, stepTests, statusTests, exchangeTests,
 		recipientTests, sinceTests, ackTests, storedTests, replayTests, endingTests, listTests,
-		deadGroupTests, redrivingTests, chronicleTests,
+		deadGroupTests, redrivingTests, chronicleTests, auditTests,
 	} {
 		for name, test := range group {
 			t.Run(name, func(t *testing.T) {

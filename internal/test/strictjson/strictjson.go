@@ -63,6 +63,9 @@ func canonical(typ reflect.Type, text []byte) []string {
 	for typ.Kind() == reflect.Pointer {
 		typ = typ.Elem()
 	}
+	if typ == reflect.TypeFor[json.RawMessage]() { // JSON of any type
+		return []string{string(text)}
+	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	token, _ := dec.Token()

@@ -28,6 +28,8 @@ const maxID = 128
 type Context struct {
 	id [maxID]byte
 	n  int
+
+	key, value any // of Bind
 }
 
 type contextKey struct{}
@@ -45,6 +47,7 @@ func Of(rc *fasthttp.RequestCtx) *Context {
 
 func (c *Context) begin(rc *fasthttp.RequestCtx) {
 	c.n = copy(c.id[:], rc.Response.Header.Peek(HeaderID))
+	c.key, c.value = nil, nil
 }
 
 var lent = sync.Pool{New: func() any { return new(Context) }}
@@ -82,10 +85,17 @@ func (c *Context) Done() <-chan struct{} { return nil }
 // Err is that of a context without an end.
 func (c *Context) Err() error { return nil }
 
-// Value returns the context itself for its own key.
+// Bind puts one value into the context, in the place of another one. The handler does so, before it gives the
+// context to others.
+func (c *Context) Bind(key, value any) { c.key, c.value = key, value }
+
+// Value returns the context itself for its own key, and the value that was bound for its key.
 func (c *Context) Value(key any) any {
-	if key == (contextKey{}) {
+	switch {
+	case key == (contextKey{}):
 		return c
+	case c.key != nil && key == c.key:
+		return c.value
 	}
 	return nil
 }

@@ -152,7 +152,7 @@ func orNull(schema object) object {
 // described adds a description. A reference is wrapped: many tools do not read what stands beside it.
 func described(schema object, text string) object {
 	out := slices.Clone(schema)
-	if text != "" && out[0].name == "$ref" {
+	if text != "" && len(out) > 0 && out[0].name == "$ref" {
 		out = object{{"allOf", []object{schema}}}
 	}
 	out.addText("description", text)

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/feature/audit"
+	"github.com/penstock-broker/penstock/internal/feature/seedfile"
+	"github.com/penstock-broker/penstock/internal/model/auditlog"
+)
+
+// portrayer returns what the audit log shows of a row, with fingerprints of its secrets under a key that all brokers
+// share.
+func portrayer(ctx context.Context, store *durable.Store) (func(row any) any, error) {
+	key, err := store.Secret(ctx, "audit fingerprints")
+	return audit.Portray(auditlog.Printer{Key: key}), err
+}
+
+// newFeed returns the part of this broker in the channel of the audit log.
+func (b *broker) newFeed() *audit.Feed {
+	return audit.NewFeed(audit.Options{Store: b.store, Catalogue: b.catalogue, Owns: b.node.Owns, Publish: b.plane.Forward,
+		Log: b.log})
+}
+
+// A seedStore writes what the seed file changes into the audit log.
+type seedStore struct {
+	seedfile.Store
+	portray func(row any) any
+}
+
+func (s seedStore) as(ctx context.Context, action, resource string) context.Context {
+	d := auditlog.NewDeed("seed file", "", action, resource)
+	d.Portray = s.portray
+	return auditlog.With(ctx, d)
+}
+
+// PutProducer implements seedfile.Store, as the other two do.
+func (s seedStore) PutProducer(ctx context.Context, p durable.Put) (durable.Producer, bool, error) {
+	return s.Store.PutProducer(s.as(ctx, "put producer", "/producer/"+p.ID), p)
+}
+
+func (s seedStore) PutChannel(ctx context.Context, p durable.Put) (durable.Channel, bool, error) {
+	return s.Store.PutChannel(s.as(ctx, "put channel", "/channel/"+p.ID), p)
+}
+
+func (s seedStore) PutConsumer(ctx context.Context, p durable.ConsumerPut) (durable.Consumer, bool, error) {
+	return s.Store.PutConsumer(s.as(ctx, "put consumer", "/channel/"+p.ChannelID+"/consumer/"+p.ID), p)
+}
