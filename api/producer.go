@@ -45,12 +45,7 @@ func (a *API) settings(record string, reveal ...string) []policy.Setting {
 // sender returns the change that the settings in the form make to a producer's record; nil, which
 // keeps the record, when the form has none.
 func (a *API) sender(f form) (func(record string) (string, error), error) {
-	fields := map[string]string{}
-	for _, name := range policy.SenderNames() {
-		if value, ok := f[name]; ok {
-			fields[name] = value
-		}
-	}
+	fields := f.of(policy.SenderNames())
 	if len(fields) == 0 {
 		return nil, nil
 	}

@@ -55,7 +55,7 @@
 //     query.go (run, repeat), errors.go (what may be repeated), text.go (what is cut).
 //   - The store: store.go, mysql.go, session.go, sqlite.go, backup.go, migrate.go, clock.go,
 //     history.go, node.go, setting.go, replicated.go, proof.go.
-//   - The catalogue: catalogue.go (the one put), producer.go, channel.go, consumer.go, changes.go
+//   - The catalogue: catalogue.go (the one put), producer.go, channel.go, group.go, consumer.go, changes.go
 //     (what brokers read), state.go, failures.go, hold.go, pace.go, delete.go, ending.go, alert.go,
 //     alarm.go (alerts that open and end), rhythm.go (silent channels), sqskey.go (access keys of
 //     SQS clients).

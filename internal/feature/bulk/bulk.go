@@ -187,7 +187,7 @@ func (b *Bulks) finish(ctx context.Context, bulk *durable.Bulk, err error) {
 		log.Info("the file of a bulk comes slowly while others wait; it is fetched again later", "wait", wait.String())
 	// the next owner goes on at once
 	case stopping, errors.Is(err, errPaced), errors.Is(err, errYield), errors.Is(err, context.Canceled):
-	case errors.Is(err, problem.ErrChannelPaused):
+	case problem.Paused(err):
 		wait = again
 	case errors.Is(err, quota.ErrFull):
 		wait, reason = again, quota.ErrFull.Detail
