@@ -206,6 +206,6 @@ func (a *API) groupRefused(ctx context.Context, named *string, err error) error 
 			meant = "Did you mean " + best + "?"
 		}
 	}
-	return problem.Newf(fasthttp.StatusUnprocessableEntity, "group_not_found",
+	return problem.Newf(fasthttp.StatusNotFound, "group_not_found",
 		"The field group names no group that exists. %s Nothing was changed.", meant)
 }
