@@ -9,14 +9,14 @@ import (
 func TestAGroupIsMadeChangedPausedAndDeleted(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.AllowDelete = true })
 	made := w.put("/group/g", "maxChannels=2&publishRate=10/10s").is(201)
-	require.Equal(t, "/group/g", made.header.Get("Location"))
+	require.Equal(t, "/group/g", made.Header("Location"))
 	want := map[string]any{"ID": "g", "Name": "g", "State": "ACTIVE", "MaxChannels": 2.0, "PublishRate": "10/10s",
 		"Channels": 0.0, "ChannelsURL": "/channels?group=g", "ChangedAt": made.json()["ChangedAt"]}
 	require.Equal(t, want, made.json())
 	require.Equal(t, want, w.get("/group/g").is(200).json())
-	etag := w.get("/group/g").header.Get("ETag")
+	etag := w.get("/group/g").Header("ETag")
 	w.put("/channel/c", "group=g").is(201)
-	require.Equal(t, etag, w.get("/group/g").header.Get("ETag"), "the count is in no tag")
+	require.Equal(t, etag, w.get("/group/g").Header("ETag"), "the count is in no tag")
 	w.get("/group/g", "If-None-Match: "+etag).is(304)
 	w.put("/group/g", "name=x", "If-Match: "+etag).is(200)
 	w.put("/group/g", "name=y", "If-Match: "+etag).problem(412, "precondition_failed")
@@ -56,12 +56,12 @@ func TestAGroupIsMadeChangedPausedAndDeleted(t *testing.T) {
 func TestChannelsCarryGroupsThatExistAndHaveRoom(t *testing.T) {
 	w := newWorld(t, nil)
 	refused := w.put("/channel/a", "group=shop-taem").problem(404, "group_not_found")
-	require.NotContains(t, refused.body, "Did you mean")
+	require.NotContains(t, refused.Body, "Did you mean")
 	w.get("/channel/a").problem(404, "channel_not_found")
 	for _, id := range []string{"shop-team", "other", "third"} {
 		w.put("/group/"+id, "maxChannels=2").is(201)
 	}
-	require.Contains(t, w.put("/channel/a", "group=shop-taem").problem(404, "group_not_found").body,
+	require.Contains(t, w.put("/channel/a", "group=shop-taem").problem(404, "group_not_found").Body,
 		"Did you mean shop-team?")
 	for _, id := range []string{"a", "c", "b"} {
 		w.put("/channel/"+id, "").is(201)

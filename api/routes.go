@@ -179,7 +179,7 @@ var table = []Route{
 	{Method: post, Path: "/sqs/{channel}/{consumer}", Access: AccessSQS, Summary: "an action of SQS, at a QueueUrl", Body: OwnBody, own: (*API).serveSQS},
 
 	{Method: get, Path: "/ui/", Access: AccessUI, Summary: "the dashboard: is all well?", Query: []string{"over"}, serve: dashboard("/ui/")},
-	{Method: get, Path: "/ui/channels", Access: AccessUI, Summary: "the page of all channels", Query: []string{"first"}, serve: dashboard("/ui/channels")},
+	{Method: get, Path: "/ui/channels", Access: AccessUI, Summary: "the page of all channels", Query: []string{"group", "first"}, serve: dashboard("/ui/channels")},
 	{Method: get, Path: "/ui/channel/{channel}", Access: AccessUI, Summary: "the page of a channel", Query: []string{"over", "since", "first", "place", "done"}, serve: dashboard("/ui/channel/{channel}")},
 	{Method: get, Path: "/ui/dlq", Access: AccessUI, Summary: "the page of dead letters by cause", Query: []string{"channel", "consumer"}, serve: dashboard("/ui/dlq")},
 	{Method: get, Path: "/ui/dlq/export", Access: AccessUI, Summary: "dead letters as a file", Query: []string{"channel", "consumer", "fingerprint"}, serve: dashboard("/ui/dlq/export")},
