@@ -24,6 +24,9 @@ func (a *API) viewProducer(p *durable.Producer, reveal ...string) apitype.Produc
 	// A test holds members of apitype.Producer equal to the names of package policy.
 	members := reflect.ValueOf(&view).Elem()
 	for _, s := range a.settings(p.Settings, reveal...) {
+		if s.Value == "none" { // of a rate
+			continue
+		}
 		members.FieldByName(s.Name).SetString(s.Value)
 	}
 	return view

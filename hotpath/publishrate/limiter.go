@@ -29,8 +29,9 @@ const (
 	aloneFor = time.Second
 )
 
-// code is that of the refusal.
-const code = "publish_rate_exceeded"
+// errUsedUp is the refusal, without which rate it is about.
+var errUsedUp = problem.New(429, "publish_rate_exceeded",
+	"A publish rate is used up. Nothing was stored; try again later.")
 
 // Options assemble a Limiter.
 type Options struct {
@@ -117,9 +118,11 @@ func (l *Limiter) Take(ctx context.Context, ch *catalogue.Channel, p *durable.Pr
 		return n, nil
 	}
 	l.refused.WithLabelValues(kinds[by.Name[0]]).Add(float64(n - taken))
-	return taken, &problem.Problem{Status: 429, Code: code, RetryAfter: max(int((wait+time.Second-1)/time.Second), 1),
-		Detail: fmt.Sprintf("The publish rate of the %s, %s, is used up. Nothing was stored; try again later.",
-			kinds[by.Name[0]], policy.Rate{N: by.N, Per: by.Per})}
+	refusal := *errUsedUp
+	refusal.RetryAfter = max(int((wait+time.Second-1)/time.Second), 1)
+	refusal.Detail = fmt.Sprintf("The publish rate of the %s, %s, is used up. Nothing was stored; try again later.",
+		kinds[by.Name[0]], policy.Rate{N: by.N, Per: by.Per})
+	return taken, &refusal
 }
 
 // Some takes places for up to n messages, counts no refusal, and returns how long to wait for the next one

@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A manifest is a YAML file with producers, groups, channels and consumers, as export writes and apply reads it. JSON is
-// YAML, too.
+// A manifest is a YAML file with producers, groups, channels and consumers, as export writes and apply reads it. JSON
+// is YAML, too.
 type manifest struct {
 	all  []declared      // in the order in which they are made: groups before channels, consumers last
 	list map[string]bool // the lists that the file has: producers, groups, channels, CHANNEL/consumers

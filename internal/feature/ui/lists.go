@@ -223,7 +223,8 @@ func channelFacts(c *Channel) (facts []fact) {
 		{Name: "Acknowledges", Text: c.Ack}, {Name: "Waits for the store", Text: c.LatencyBudget},
 		{Name: "Repeats", Text: c.Duplicates}, {Name: "Message IDs are unique in", Text: c.Identity},
 		{Name: "Expects a message every", Text: c.ExpectEvery}, {Name: "Accepts at most", Text: c.PublishRate},
-		{Name: "Group", Text: c.Group}, {Name: "State of the group", Text: strings.ToLower(c.GroupState)}, {Name: "Changed", At: c.ChangedAt}} {
+		{Name: "Group", Text: c.Group}, {Name: "State of the group", Text: strings.ToLower(c.GroupState)},
+		{Name: "Changed", At: c.ChangedAt}} {
 		if f.Text != "" || !f.At.IsZero() {
 			facts = append(facts, f)
 		}

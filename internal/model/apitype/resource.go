@@ -24,7 +24,7 @@ type Producer struct {
 	// installation has one.
 	MaxStoredBytes string `json:"MaxStoredBytes,omitempty"` // bytes of payloads and metadata headers
 	MaxScheduled   string `json:"MaxScheduled,omitempty"`   // scheduled messages that wait
-	PublishRate    string `json:"PublishRate"`              // most messages in a window: "100/1s", or "none"
+	PublishRate    string `json:"PublishRate,omitempty"`    // most messages in a window: "100/1s"; absent: any number
 	// The ReplyUrl asked for no replies until then (Retry-After). In the answer to GET only.
 	HeldUntil *Time  `json:"HeldUntil,omitempty"`
 	HeldBy    string `json:"HeldBy,omitempty"` // the answer that asked for it
