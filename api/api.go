@@ -59,6 +59,8 @@ type Store interface {
 	Steps(ctx context.Context, p durable.StepPage) (steps []durable.Step, next durable.Step, more bool, err error)
 	DeleteProducer(ctx context.Context, p durable.Put) (durable.Producer, error)
 	DeleteChannel(ctx context.Context, p durable.Put) (durable.Channel, error)
+	PutGroup(ctx context.Context, p durable.Put) (durable.Group, bool, error)
+	DeleteGroup(ctx context.Context, p durable.Put) (durable.Group, error)
 	DeleteConsumer(ctx context.Context, channelID string, p durable.Put) (durable.Consumer, error)
 	DeadHeads(ctx context.Context, consumerNo uint32, from ident.ID, limit int) (dead []durable.DeadHead,
 		next ident.ID, err error)
@@ -124,6 +126,7 @@ type States interface {
 	CheckLink(ctx context.Context, k *durable.Consumer, link string) error
 	ReviveByLink(ctx context.Context, k *durable.Consumer, link string) (durable.Consumer, error)
 	PauseChannel(ctx context.Context, id string, paused bool) (durable.Channel, error)
+	PauseGroup(ctx context.Context, id string, paused bool) (durable.Group, error)
 }
 
 // A DataPlane handles the routes that run for every message. The checked path parameters

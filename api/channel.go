@@ -16,13 +16,13 @@ import (
 
 func viewChannel(ch *durable.Channel) apitype.Channel {
 	path := channelPath(ch.ID)
-	state := durable.StateActive
-	if ch.Paused {
-		state = durable.StatePaused
+	in, groupState := policy.IntakeOf(ch.Intake), ""
+	if ch.Group != "" {
+		groupState = pausedState(ch.GroupPaused)
 	}
-	in := policy.IntakeOf(ch.Intake)
 	return apitype.Channel{
-		State: state.String(), Duplicates: in.Duplicates.String(), Identity: in.Identity.String(),
+		Group: ch.Group, GroupState: groupState, PublishRate: in.PublishRate.String(),
+		State: pausedState(ch.Paused), Duplicates: in.Duplicates.String(), Identity: in.Identity.String(),
 		Ack: in.Ack.String(), LatencyBudget: in.Budget.String(), ExpectEvery: in.Rhythm(),
 		ID: ch.ID, Name: ch.Name, Token: ch.Token, ChangedAt: changedAt(ch.ChangedAt),
 		ConsumersURL: path + "/consumers", MessagesURL: path + "/messages", BroadcastURL: path + "/broadcast",
@@ -45,6 +45,7 @@ func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if put.Intake, err = f.intake(); err != nil {
 		return err
 	}
+	put.Group = f.group()
 	err = a.preconditions(ctx, rc, &put, func() (*revision, error) {
 		ch := a.o.Catalogue.Channel(put.ID)
 		if ch == nil {
@@ -58,7 +59,7 @@ func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	change := watchRecord(&put.Intake)
 	ch, created, err := a.o.Store.PutChannel(ctx, put)
 	if err != nil {
-		return err
+		return a.groupRefused(ctx, put.Group, err)
 	}
 	a.changed(ctx, rc)
 	a.markPolicy(ctx, rc, created, change, durable.HistoryMark{ChannelNo: ch.No, Text: "the channel " + ch.ID})
@@ -68,12 +69,7 @@ func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 // intake returns the change that the fields of a channel make to its record; nil, which keeps the
 // record, when the form has none.
 func (f form) intake() (func(record string) (string, error), error) {
-	fields := map[string]string{}
-	for _, name := range policy.IntakeNames() {
-		if value, ok := f[name]; ok {
-			fields[name] = value
-		}
-	}
+	fields := f.of(policy.IntakeNames())
 	if len(fields) == 0 {
 		return nil, nil
 	}
@@ -145,15 +141,26 @@ func (a *API) getChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 
 func (a *API) listChannels(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	q, err := readPage(rc, defaultPage, maxPage)
+	if err == nil {
+		err = q.readGroup(rc)
+	}
 	if err != nil {
 		return err
 	}
 	if err := a.fresh(ctx); err != nil {
 		return err
 	}
+	var page []*catalogue.Channel
+	if group := q.Group; group == "" {
+		page = a.o.Catalogue.Channels(q.First, q.Size+1)
+	} else if a.o.Catalogue.Group(group) == nil {
+		return errNoGroup
+	} else {
+		page = a.o.Catalogue.ChannelsOf(group, q.First, q.Size+1)
+	}
 	entries := []entry{}
-	for _, ch := range a.o.Catalogue.Channels(q.First, q.Size+1) {
+	for _, ch := range page {
 		entries = append(entries, entry{ch.ID, channelPath(ch.ID), ch.ChangedAt})
 	}
-	return answerList(rc, q, "/channels", entries, noTime, len(a.o.Catalogue.DeletedChannels()) == 0)
+	return answerList(rc, q, "/channels", entries, noTime, q.Group == "" && len(a.o.Catalogue.DeletedChannels()) == 0)
 }

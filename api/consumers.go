@@ -36,7 +36,7 @@ var states = []string{"ACTIVE", "PAUSED", "GONE", "DEAD", "PROBING"}
 // jobs of a consumer back.
 var heldValues = []string{"true", "false", string(why.Paused), string(why.Gone), string(why.Tombstoned),
 	string(why.Probing), string(why.RetryAfter), string(why.AdaptiveSlow), string(why.AdaptiveHeartbeat),
-	string(why.ChannelPaused)}
+	string(why.ChannelPaused), string(why.GroupPaused)}
 
 // sorts are the values of the parameter sort.
 var sorts = []string{"oldest", "dead", "queued"}
@@ -181,6 +181,8 @@ func (a *API) isHeld(l *listedConsumer, want string) bool {
 		return len(codes) == 0
 	case why.ChannelPaused:
 		return l.ch.Paused
+	case why.GroupPaused:
+		return l.ch.GroupPaused
 	case why.AdaptiveSlow:
 		return a.pace(l.k) == durable.PaceSlow
 	case why.AdaptiveHeartbeat:

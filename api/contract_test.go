@@ -210,6 +210,6 @@ func slowConsumer(w *world) wired {
 // boundedProducer is a GET of a producer that may store so much and no more.
 func boundedProducer(w *world) wired {
 	const path = "/producer/bounded"
-	w.put(path, "maxStoredBytes=1048576&maxScheduled=10").is(201)
+	w.put(path, "maxStoredBytes=1048576&maxScheduled=10&publishRate=5/1s").is(201)
 	return wired{"GET /producer/{producer}", "GET " + path, w.get(path)}
 }

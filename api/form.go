@@ -26,7 +26,8 @@ const (
 // The fields of each form. parseForm refuses every other field, and so does parseJSON.
 var (
 	producerFields = append([]string{"name", "token", "publishSecret"}, policy.SenderNames()...)
-	channelFields  = append([]string{"name", "token"}, policy.IntakeNames()...)
+	channelFields  = append([]string{"name", "token", "group"}, policy.IntakeNames()...)
+	groupFields    = append([]string{"name"}, policy.GroupNames()...)
 	consumerFields = append([]string{"name", "token", "callbackUrl", "type", "protocol", "since"}, policy.Names()...)
 	redriveFields  = []string{"requeue"}
 )
@@ -35,12 +36,24 @@ var (
 var (
 	producerBody = bodyKind{fields: producerFields, shown: membersOf(apitype.Producer{})}
 	channelBody  = bodyKind{fields: channelFields, shown: membersOf(apitype.Channel{})}
+	groupBody    = bodyKind{fields: groupFields, shown: membersOf(apitype.Group{})}
 	consumerBody = bodyKind{fields: consumerFields, shown: membersOf(apitype.Consumer{}), policy: policy.Names()}
 	redriveBody  = bodyKind{fields: redriveFields}
 )
 
 // A form is a decoded form body in which no field occurs twice and each is known.
 type form map[string]string
+
+// of returns those of some fields that the form has.
+func (f form) of(names []string) map[string]string {
+	fields := map[string]string{}
+	for _, name := range names {
+		if value, ok := f[name]; ok {
+			fields[name] = value
+		}
+	}
+	return fields
+}
 
 // A document is a decoded body: the fields of a form, and what a body of JSON has beside them.
 type document struct {

@@ -102,6 +102,7 @@ func TestEachMemberThatGETShowsIsKnownToPUT(t *testing.T) {
 		view any
 	}{
 		{&producerBody, apitype.Producer{}}, {&channelBody, apitype.Channel{}}, {&consumerBody, apitype.Consumer{}},
+		{&groupBody, apitype.Group{}},
 	} {
 		text, err := json.Marshal(c.view)
 		require.NoError(t, err)

@@ -50,6 +50,7 @@ var (
 // The parameters of lists.
 var (
 	pageQueries     = []string{"limit", "size", "first"} // size is another name of limit
+	channelQueries  = append([]string{"group"}, pageQueries...)
 	deadQueries     = append([]string{"fingerprint", "reason", "from", "to", "order"}, pageQueries...)
 	placeQueries    = append([]string{"place"}, pageQueries...)
 	messageQueries  = append(append([]string{"status", "statusChangedSince"}, searchQueries...), placeQueries...)

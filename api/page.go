@@ -24,6 +24,7 @@ type pageQuery struct {
 	Size  int        // 1..max
 	Place string     // where First was, which counts more: what it names may be removed, or have moved; "" for none
 	Since *time.Time // statusChangedSince
+	Group string     // of channels, "": any
 	keep  url.Values // parameters that the link to the next page carries
 }
 
@@ -74,6 +75,22 @@ func parsePage(query string, defaultSize, maxSize int) (pageQuery, error) {
 		}
 	}
 	return q, nil
+}
+
+// readGroup reads the parameter group of a list of channels.
+func (q *pageQuery) readGroup(rc *fasthttp.RequestCtx) error {
+	switch values := rc.QueryArgs().PeekMulti("group"); {
+	case len(values) == 0 || len(values) == 1 && len(values[0]) == 0:
+		return nil
+	case len(values) > 1:
+		return problem.New(fasthttp.StatusBadRequest, "invalid_query", "The parameter group occurs more than once.")
+	case !ident.ValidName(string(values[0])):
+		return invalidID("The parameter group")
+	default:
+		q.Group = string(values[0])
+		q.keep.Set("group", q.Group)
+		return nil
+	}
 }
 
 func parseSize(name, value string, maxSize int) (int, error) {

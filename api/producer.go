@@ -24,6 +24,9 @@ func (a *API) viewProducer(p *durable.Producer, reveal ...string) apitype.Produc
 	// A test holds members of apitype.Producer equal to the names of package policy.
 	members := reflect.ValueOf(&view).Elem()
 	for _, s := range a.settings(p.Settings, reveal...) {
+		if s.Value == "none" { // of a rate
+			continue
+		}
 		members.FieldByName(s.Name).SetString(s.Value)
 	}
 	return view
@@ -45,12 +48,7 @@ func (a *API) settings(record string, reveal ...string) []policy.Setting {
 // sender returns the change that the settings in the form make to a producer's record; nil, which
 // keeps the record, when the form has none.
 func (a *API) sender(f form) (func(record string) (string, error), error) {
-	fields := map[string]string{}
-	for _, name := range policy.SenderNames() {
-		if value, ok := f[name]; ok {
-			fields[name] = value
-		}
-	}
+	fields := f.of(policy.SenderNames())
 	if len(fields) == 0 {
 		return nil, nil
 	}

@@ -64,7 +64,7 @@ func TestChannelShowsItsLinks(t *testing.T) {
 		"ID": "c", "Name": "c", "Token": secret,
 		"ConsumersURL": "/channel/c/consumers", "MessagesURL": "/channel/c/messages", "BroadcastURL": "/channel/c/broadcast",
 		"State": "ACTIVE", "Duplicates": "refuse", "Identity": "channel", "Ack": "durable", "LatencyBudget": "65ms",
-		"ExpectEvery": "0s",
+		"ExpectEvery": "0s", "PublishRate": "none", "Group": "",
 	}, v)
 	require.Equal(t, r.Body, w.get("/channel/c").is(200).Body)
 	for _, link := range []string{"/channel/c/consumers", "/channel/c/messages"} {

@@ -45,6 +45,21 @@ func (a *API) settleChannel(ctx context.Context, d *document, id string) error {
 	return d.settle(policy.ShowIntake(record), true)
 }
 
+// settleGroup settles the settings in a document with those of the stored group.
+func (a *API) settleGroup(ctx context.Context, d *document, id string) error {
+	if d.literal() {
+		return nil
+	}
+	if err := a.fresh(ctx); err != nil {
+		return err
+	}
+	record := ""
+	if g := a.o.Catalogue.Group(id); g != nil {
+		record = g.Settings
+	}
+	return d.settle(policy.ShowGroup(record), true)
+}
+
 // settleConsumer settles the policy in a document with that of the stored consumer.
 func (a *API) settleConsumer(ctx context.Context, d *document, channelID, id string) error {
 	if d.literal() {

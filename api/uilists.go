@@ -22,9 +22,13 @@ import (
 const pageEntries = 50
 
 // Channels lists channels from an ID on. It asks no store.
-func (p pages) Channels(ctx context.Context, first string) (list []ui.Channel, next string) {
+func (p pages) Channels(ctx context.Context, group, first string) (list []ui.Channel, next string) {
 	troubled := p.troubledOf(ctx)
-	for i, ch := range p.o.Catalogue.Channels(first, pageEntries+1) {
+	all := p.o.Catalogue.Channels
+	if group != "" {
+		all = func(first string, n int) []*catalogue.Channel { return p.o.Catalogue.ChannelsOf(group, first, n) }
+	}
+	for i, ch := range all(first, pageEntries+1) {
 		if i == pageEntries {
 			return list, ch.ID
 		}

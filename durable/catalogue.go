@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/auditlog"
 )
 
-// The catalogue is the set of producers, channels and consumers, which change by PUT. It
+// The catalogue is the set of producers, channels, groups and consumers, which change by PUT. It
 // has one version, in one row, and every change locks that row first. Commits therefore
 // happen in the order of their versions, and a reader that asks for all changes after a
 // version never misses a change that commits late.
@@ -84,6 +84,7 @@ const (
 	usedProducer = "used producer number"
 	usedChannel  = "used channel number"
 	usedConsumer = "used consumer number"
+	usedGroup    = "used group number"
 )
 
 // next returns 1 + the highest number of a table, and of those that Touch has stored under used. The
@@ -101,7 +102,7 @@ func (c change) next(ctx context.Context, selectMax, used string) (uint32, error
 	return max(highest, lost) + 1, err
 }
 
-// A resource is what putResource needs to know of a kind of rows: producers, channels or consumers.
+// A resource is what putResource needs to know of a kind of rows: producers, channels, consumers or groups.
 type resource[T any] struct {
 	max, used string                                // see next
 	find      func() (T, error)                     // the row that is there; sql.ErrNoRows: there is none

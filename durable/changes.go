@@ -43,6 +43,9 @@ func (s *Store) Changes(ctx context.Context, after int64) (Changes, error) {
 		if c.Channels, err = selectAll[Channel](ctx, tx, selectChannelsSince, since); err != nil {
 			return err
 		}
+		if c.Groups, err = selectAll[Group](ctx, tx, selectGroupsSince, since); err != nil {
+			return err
+		}
 		if c.Consumers, err = selectAll[Consumer](ctx, tx, selectConsumersSince, since); err != nil {
 			return err
 		}
@@ -74,8 +77,8 @@ func (t *Sums) Add(version int64) {
 // An Extent is what a catalogue consists of. No two catalogues with the same extent have different
 // rows, except by a coincidence of sums.
 type Extent struct {
-	Version                        int64
-	Producers, Channels, Consumers Sums
+	Version                                int64
+	Producers, Channels, Consumers, Groups Sums
 }
 
 const (
@@ -90,6 +93,12 @@ SELECT
     COUNT(*),
     COALESCE(SUM(version % 1000000007), 0)
 FROM channels`
+
+	tallyGroups = `
+SELECT
+    COUNT(*),
+    COALESCE(SUM(version % 1000000007), 0)
+FROM channel_groups`
 
 	tallyConsumers = `
 SELECT
@@ -115,7 +124,8 @@ func (s *Store) Extent(ctx context.Context) (e Extent, err error) {
 		for _, part := range []struct {
 			query string
 			to    *Sums
-		}{{tallyProducers, &e.Producers}, {tallyChannels, &e.Channels}, {tallyConsumers, &e.Consumers}} {
+		}{{tallyProducers, &e.Producers}, {tallyChannels, &e.Channels}, {tallyConsumers, &e.Consumers},
+			{tallyGroups, &e.Groups}} {
 			if err := tx.QueryRowContext(ctx, part.query).Scan(&part.to.Rows, &part.to.Sum); err != nil {
 				return err
 			}

@@ -12,10 +12,12 @@ func (c *Channel) columns() columns {
 		{"audience", &c.Audience},
 		{"changed_ms", asMillis{&c.ChangedAt}},
 		{"version", &c.Version},
-		{"paused", &c.Paused},
+		{"(paused & 1) <> 0", &c.Paused},
+		{"(paused & 2) <> 0", &c.GroupPaused},
 		{"intake", asBytes{&c.Intake}},
 		{"deleted_no <> 0", &c.Deleted},
 		{"shape", &c.Shape},
+		{"group_id", asBytes{&c.Group}},
 	}
 }
 
@@ -92,9 +94,12 @@ func (s *Store) PutChannel(ctx context.Context, p Put) (out Channel, created boo
 				if p.Intake != nil {
 					out.Intake, err = p.Intake(out.Intake)
 				}
-				return err
+				if err != nil {
+					return err
+				}
+				return c.join(ctx, p, out)
 			},
-			write: func(_, out *Channel, created bool) error { return c.writeChannel(ctx, p, out, created) },
+			write: func(old, out *Channel, created bool) error { return c.writeChannel(ctx, p, old, out, created) },
 		})
 		return err
 	})
@@ -108,11 +113,14 @@ func (c *Channel) common() common {
 	return common{&c.No, &c.ID, &c.Name, &c.Token, &c.ChangedAt, &c.Version}
 }
 
-func (c change) writeChannel(ctx context.Context, p Put, out *Channel, created bool) (err error) {
+func (c change) writeChannel(ctx context.Context, p Put, old, out *Channel, created bool) (err error) {
 	if created {
 		err = exec(ctx, c.tx, insertChannel, out.made().fields()...)
 	} else {
 		err = exec(ctx, c.tx, updateChannel, append(out.changed().fields(), out.No)...)
+	}
+	if err == nil {
+		err = c.joined(ctx, old, out)
 	}
 	if err != nil || p.Intake == nil {
 		return err

@@ -56,7 +56,7 @@
 //   - The store: store.go, mysql.go, session.go, sqlite.go, backup.go, migrate.go, clock.go,
 //     history.go, node.go, setting.go, replicated.go, proof.go.
 //   - The audit log, which each change of somebody who manages the broker ends with: audit.go.
-//   - The catalogue: catalogue.go (the one put), producer.go, channel.go, consumer.go, changes.go
+//   - The catalogue: catalogue.go (the one put), producer.go, channel.go, group.go, consumer.go, changes.go
 //     (what brokers read), state.go, failures.go, hold.go, pace.go, delete.go, ending.go, alert.go,
 //     alarm.go (alerts that open and end), rhythm.go (silent channels), sqskey.go (access keys of
 //     SQS clients).

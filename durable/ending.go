@@ -134,7 +134,7 @@ func (c change) endReplies(ctx context.Context, producerNo uint32) error {
 		err = c.endConsumer(ctx, &k)
 	}
 	if err == nil {
-		err = exec(ctx, c.tx, updateChannelPaused, true, c.version, k.ChannelNo)
+		err = exec(ctx, c.tx, updateChannelPaused, pausedItself, c.version, k.ChannelNo)
 	}
 	if errors.Is(err, ErrNotFound) {
 		return nil

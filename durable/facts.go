@@ -81,6 +81,7 @@ type Circumstances struct {
 	Version       int64 // of the consumer
 	State         ConsumerState
 	ChannelPaused bool
+	GroupPaused   bool     // that of the channel
 	Settled       ident.ID // the jobs of all messages up to it are over or have a row
 	Hold          Hold     // the last one, which may be over; zero: none
 	Pace          Pace     // of an adaptive consumer; zero: none is stored

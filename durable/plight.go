@@ -24,7 +24,8 @@ func (c *Circumstances) circumstanced() columns {
 	return columns{
 		{"c.version", &c.Version},
 		{"c.state", &c.State},
-		{"ch.paused", &c.ChannelPaused},
+		{"(ch.paused & 1) <> 0", &c.ChannelPaused},
+		{"(ch.paused & 2) <> 0", &c.GroupPaused},
 		{"COALESCE(f.attempt_ms, 0)", &c.AttemptMs},
 		{"COALESCE(f.success_ms, 0)", &c.SuccessMs},
 		{"COALESCE(f.status_code, 0)", &c.Fact.StatusCode},

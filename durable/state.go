@@ -162,7 +162,7 @@ func (s *Store) SetChannelPaused(ctx context.Context, id string, paused bool) (o
 		if err := exec(ctx, c.tx, updateRhythm, c.nowMs, out.No); err != nil {
 			return err
 		}
-		return exec(ctx, c.tx, updateChannelPaused, paused, c.version, out.No)
+		return exec(ctx, c.tx, updateChannelPaused, out.pauses(), c.version, out.No)
 	})
 	if err != nil {
 		return Channel{}, false, err

@@ -111,6 +111,25 @@ type Channel struct {
 	Paused    bool   // accepts no messages
 	Intake    string // record of package policy: how it takes messages in
 	Deleted   bool   // its ID may belong to another channel; Paused is set, too
+	Group     string // ID of the group that it carries, "" for none
+	// GroupPaused: the group is paused, so the channel accepts no messages, whatever Paused says.
+	GroupPaused bool
+}
+
+// Closed reports whether the channel accepts no messages.
+func (c *Channel) Closed() bool { return c.Paused || c.GroupPaused }
+
+// A Group is channels that have limits and a pause in common.
+type Group struct {
+	No          uint32
+	ID          string
+	Name        string
+	MaxChannels int    // 0: any number
+	Paused      bool   // its channels accept no messages
+	Settings    string // record of package policy
+	ChangedAt   time.Time
+	Version     int64
+	Deleted     bool // its ID may belong to another group
 }
 
 // A Consumer gets one job for each message posted to its channel after its creation, and for those
@@ -142,7 +161,7 @@ type Consumer struct {
 	Replay *Replay
 }
 
-// A Put creates or updates a resource; the three kinds of resources share it. A nil field keeps
+// A Put creates or updates a resource; the kinds of resources share it. A nil field keeps
 // the stored value. On creation Name defaults to the ID and Token to NewToken.
 type Put struct {
 	ID       string
@@ -154,6 +173,10 @@ type Put struct {
 	// Settings is of a producer only; as Intake. Replies makes the consumer of its replies follow them.
 	Settings func(record string) (string, error)
 	Replies  func(settings string, k Consumer) (Consumer, error)
+	// Group is of a channel only: the ID of its group, "" for none.
+	Group *string
+	// Limits is of a group only: it returns the new record for the stored one, as Intake, and MaxChannels.
+	Limits func(record string) (string, int, error)
 	// Intake is of a channel only: it returns the new record for the stored one. If it fails, its
 	// error is returned unchanged and nothing is stored.
 	Intake func(record string) (string, error)
@@ -184,6 +207,7 @@ type Changes struct {
 	Version   int64 // argument of the next Changes call
 	Producers []Producer
 	Channels  []Channel
+	Groups    []Group
 	Consumers []Consumer
 	Replays   []Replay // those that have not ended, and those that ended not long ago
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/order"
 	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/hotpath/publish"
+	"github.com/penstock-broker/penstock/hotpath/publishrate"
 	"github.com/penstock-broker/penstock/hotpath/pull"
 	"github.com/penstock-broker/penstock/hotpath/push"
 	"github.com/penstock-broker/penstock/hotpath/standby"
@@ -92,7 +93,8 @@ type Options struct {
 	Waiters         *share.Bound // of long polls
 	WaitingRequests int64
 	Journal         standby.Journals
-	Quota           *quota.Quota // what producers may store; nil: any amount
+	Quota           *quota.Quota         // what producers may store; nil: any amount
+	Rates           *publishrate.Limiter // nil: no publish rates
 	// Touched reports consumers that now have leases or delayed jobs. Refill reports consumers
 	// whose window has room while the store holds more jobs. Neither may block.
 	Touched  func(consumer uint32)
@@ -169,7 +171,7 @@ func New(o Options) *Plane {
 		Submitter: submitter, Standby: aside, Catalogue: o.Catalogue, MaxBody: o.MaxBody, MinSchedule: o.MinSchedule,
 		NowMs: o.Node.NowMs, TokenHeader: o.Push.TokenHeader, Bodies: o.Bodies, Answers: o.Answers,
 		Replies:  publish.Replies{Board: o.Board, Reader: o.Reader, Stopping: p.stopping},
-		Receipts: o.Store, Quota: o.Quota, Metrics: o.Metrics, Traces: o.Traces,
+		Receipts: o.Store, Quota: o.Quota, Rates: o.Rates, Metrics: o.Metrics, Traces: o.Traces,
 	})
 	o.Catalogue.Watch(p.dispatcher.Learn)
 	o.Catalogue.Watch(p.Holds.Learn)

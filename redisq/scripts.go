@@ -38,6 +38,7 @@ var (
 	rebuildScript       = load("rebuild")
 	takeTokenScript     = load("take_token")
 	keepTokenScript     = load("keep_token")
+	publishRateScript   = load("publish_rate")
 )
 
 // A script is a Lua text with its digest.

@@ -60,9 +60,17 @@ func (q *Queue) KeepToken(ctx context.Context, name, by string, sealed []byte, k
 
 // runToken runs a script with the key of a client.
 func (q *Queue) runToken(ctx context.Context, s *script, name string, args ...any) (any, error) {
-	key := tokenKey(q.prefix, name)
+	return q.runKeys(ctx, s, []string{tokenKey(q.prefix, name)}, args...)
+}
+
+// runKeys runs a script with keys that are no queue's.
+func (q *Queue) runKeys(ctx context.Context, s *script, keys []string, args ...any) (any, error) {
 	for _, call := range [][]any{{"evalsha", s.hash}, {"eval", s.text}} {
-		cmd := redis.NewCmd(ctx, append(append(call, 1, key), args...)...)
+		call = append(call, len(keys))
+		for _, key := range keys {
+			call = append(call, key)
+		}
+		cmd := redis.NewCmd(ctx, append(call, args...)...)
 		cmd.SetFirstKeyPos(3)
 		_ = q.client.Process(ctx, onceCmd{cmd})
 		v, err := cmd.Result()

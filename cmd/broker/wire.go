@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath"
 	"github.com/penstock-broker/penstock/hotpath/balance"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/publishrate"
 	"github.com/penstock-broker/penstock/hotpath/push"
 	"github.com/penstock-broker/penstock/internal/feature/bulk"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
@@ -217,6 +218,7 @@ func (b *broker) planeOptions(states *consumerstate.Keeper, agenda *reaper.Agend
 		Touched: agenda.Touch, Refill: agenda.Refill, Presence: b.presence, Traces: b.tracer,
 		Journal:     journals,
 		Quota:       b.quota,
+		Rates:       publishrate.New(publishrate.Options{Queue: b.queue, Catalogue: b.catalogue, Registry: b.registry, Log: b.log}),
 		MinSchedule: cfg.MinScheduleDelay, Scheduled: func(dueMs int64) { b.mover.Accepted(dueMs) },
 		Metrics: m, Log: b.log,
 	}

@@ -438,6 +438,17 @@ INSERT INTO bulks (
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+INSERT INTO channel_groups (
+    no,
+    id,
+    name,
+    max_channels,
+    settings,
+    changed_ms,
+    version
+)
+VALUES (?, ?, ?, ?, ?, ?, ?);
+
 INSERT INTO channels (
     no,
     id,
@@ -1052,6 +1063,11 @@ SELECT
 SELECT
     COUNT(*),
     COALESCE(SUM(version % 1000000007), 0)
+FROM channel_groups;
+
+SELECT
+    COUNT(*),
+    COALESCE(SUM(version % 1000000007), 0)
 FROM channels;
 
 SELECT
@@ -1310,7 +1326,8 @@ LIMIT ?;
 SELECT
     c.version,
     c.state,
-    ch.paused,
+    (ch.paused & 1) <> 0,
+    (ch.paused & 2) <> 0,
     COALESCE(f.attempt_ms, 0),
     COALESCE(f.success_ms, 0),
     COALESCE(f.status_code, 0),
@@ -1340,7 +1357,8 @@ WHERE c.no = ?;
 SELECT
     c.version,
     c.state,
-    ch.paused,
+    (ch.paused & 1) <> 0,
+    (ch.paused & 2) <> 0,
     COALESCE(f.attempt_ms, 0),
     COALESCE(f.success_ms, 0),
     COALESCE(f.status_code, 0),
@@ -1398,7 +1416,8 @@ WHERE m.channel_no = ?
 SELECT
     c.version,
     c.state,
-    ch.paused,
+    (ch.paused & 1) <> 0,
+    (ch.paused & 2) <> 0,
     COALESCE(f.attempt_ms, 0),
     COALESCE(f.success_ms, 0),
     COALESCE(f.status_code, 0),
@@ -3380,14 +3399,44 @@ SELECT
     no,
     id,
     name,
+    max_channels,
+    paused,
+    settings,
+    changed_ms,
+    version,
+    deleted_no <> 0
+FROM channel_groups
+WHERE id = ?
+  AND deleted_no = 0;
+
+SELECT
+    no,
+    id,
+    name,
+    max_channels,
+    paused,
+    settings,
+    changed_ms,
+    version,
+    deleted_no <> 0
+FROM channel_groups
+WHERE version > ?
+ORDER BY no;
+
+SELECT
+    no,
+    id,
+    name,
     token,
     audience,
     changed_ms,
     version,
-    paused,
+    (paused & 1) <> 0,
+    (paused & 2) <> 0,
     intake,
     deleted_no <> 0,
-    shape
+    shape,
+    group_id
 FROM channels
 WHERE id = ?
   AND deleted_no = 0;
@@ -3400,10 +3449,12 @@ SELECT
     audience,
     changed_ms,
     version,
-    paused,
+    (paused & 1) <> 0,
+    (paused & 2) <> 0,
     intake,
     deleted_no <> 0,
-    shape
+    shape,
+    group_id
 FROM channels
 WHERE version > ?
 ORDER BY no;
@@ -3996,6 +4047,9 @@ FROM (
 ) numbers;
 
 SELECT COALESCE(MAX(no), 0)
+FROM channel_groups;
+
+SELECT COALESCE(MAX(no), 0)
 FROM channels;
 
 SELECT COALESCE(MAX(no), 0)
@@ -4091,6 +4145,9 @@ FROM (
 SELECT COUNT(*)
 FROM audit
 WHERE deed = ?;
+FROM channels
+WHERE group_id = ?
+  AND deleted_no = 0;
 
 SELECT COUNT(*)
 FROM channels c
@@ -4697,6 +4754,27 @@ UPDATE bulks
 SET lease_ms = ?
 WHERE id = ?;
 
+UPDATE channel_groups
+SET
+    deleted_no = no,
+    version = ?
+WHERE no = ?;
+
+UPDATE channel_groups
+SET
+    name = ?,
+    max_channels = ?,
+    settings = ?,
+    changed_ms = ?,
+    version = ?
+WHERE no = ?;
+
+UPDATE channel_groups
+SET
+    paused = ?,
+    version = ?
+WHERE no = ?;
+
 UPDATE channels
 SET
     audience = ?,
@@ -4712,11 +4790,24 @@ WHERE no = ?;
 
 UPDATE channels
 SET
+    group_id = ?,
+    paused = ?
+WHERE no = ?;
+
+UPDATE channels
+SET
     name = ?,
     token = ?,
     changed_ms = ?,
     version = ?
 WHERE no = ?;
+
+UPDATE channels
+SET
+    paused = (paused & 1) + ?,
+    version = ?
+WHERE group_id = ?
+  AND deleted_no = 0;
 
 UPDATE channels
 SET
@@ -5033,6 +5124,15 @@ UPDATE rhythms
 SET since_ms = ?
 WHERE channel_no = ?;
 
+UPDATE rhythms
+SET since_ms = ?
+WHERE channel_no IN (
+    SELECT no
+    FROM channels
+    WHERE group_id = ?
+      AND deleted_no = 0
+);
+
 UPDATE scheduled
 SET
     due_ms = ?,
@@ -5117,7 +5217,8 @@ WITH RECURSIVE chain (depth, id) AS (
 SELECT
     c.version,
     c.state,
-    ch.paused,
+    (ch.paused & 1) <> 0,
+    (ch.paused & 2) <> 0,
     COALESCE(f.attempt_ms, 0),
     COALESCE(f.success_ms, 0),
     COALESCE(f.status_code, 0),

@@ -334,6 +334,17 @@ INSERT INTO bulks (
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+INSERT INTO channel_groups (
+    no,
+    id,
+    name,
+    max_channels,
+    settings,
+    changed_ms,
+    version
+)
+VALUES (?, ?, ?, ?, ?, ?, ?);
+
 INSERT INTO channels (
     no,
     id,
@@ -1075,6 +1086,11 @@ SELECT
 SELECT
     COUNT(*),
     COALESCE(SUM(version % 1000000007), 0)
+FROM channel_groups;
+
+SELECT
+    COUNT(*),
+    COALESCE(SUM(version % 1000000007), 0)
 FROM channels;
 
 SELECT
@@ -1338,7 +1354,8 @@ LIMIT ?;
 SELECT
     c.version,
     c.state,
-    ch.paused,
+    (ch.paused & 1) <> 0,
+    (ch.paused & 2) <> 0,
     COALESCE(f.attempt_ms, 0),
     COALESCE(f.success_ms, 0),
     COALESCE(f.status_code, 0),
@@ -1368,7 +1385,8 @@ WHERE c.no = ?;
 SELECT
     c.version,
     c.state,
-    ch.paused,
+    (ch.paused & 1) <> 0,
+    (ch.paused & 2) <> 0,
     COALESCE(f.attempt_ms, 0),
     COALESCE(f.success_ms, 0),
     COALESCE(f.status_code, 0),
@@ -1426,7 +1444,8 @@ WHERE m.channel_no = ?
 SELECT
     c.version,
     c.state,
-    ch.paused,
+    (ch.paused & 1) <> 0,
+    (ch.paused & 2) <> 0,
     COALESCE(f.attempt_ms, 0),
     COALESCE(f.success_ms, 0),
     COALESCE(f.status_code, 0),
@@ -3282,14 +3301,44 @@ SELECT
     no,
     id,
     name,
+    max_channels,
+    paused,
+    settings,
+    changed_ms,
+    version,
+    deleted_no <> 0
+FROM channel_groups
+WHERE id = ?
+  AND deleted_no = 0;
+
+SELECT
+    no,
+    id,
+    name,
+    max_channels,
+    paused,
+    settings,
+    changed_ms,
+    version,
+    deleted_no <> 0
+FROM channel_groups
+WHERE version > ?
+ORDER BY no;
+
+SELECT
+    no,
+    id,
+    name,
     token,
     audience,
     changed_ms,
     version,
-    paused,
+    (paused & 1) <> 0,
+    (paused & 2) <> 0,
     intake,
     deleted_no <> 0,
-    shape
+    shape,
+    group_id
 FROM channels
 WHERE id = ?
   AND deleted_no = 0;
@@ -3302,10 +3351,12 @@ SELECT
     audience,
     changed_ms,
     version,
-    paused,
+    (paused & 1) <> 0,
+    (paused & 2) <> 0,
     intake,
     deleted_no <> 0,
-    shape
+    shape,
+    group_id
 FROM channels
 WHERE version > ?
 ORDER BY no;
@@ -3908,6 +3959,9 @@ FROM (
 ) numbers;
 
 SELECT COALESCE(MAX(no), 0)
+FROM channel_groups;
+
+SELECT COALESCE(MAX(no), 0)
 FROM channels;
 
 SELECT COALESCE(MAX(no), 0)
@@ -4003,6 +4057,9 @@ FROM (
 SELECT COUNT(*)
 FROM audit
 WHERE deed = ?;
+FROM channels
+WHERE group_id = ?
+  AND deleted_no = 0;
 
 SELECT COUNT(*)
 FROM channels c
@@ -4534,6 +4591,27 @@ UPDATE bulks
 SET lease_ms = ?
 WHERE id = ?;
 
+UPDATE channel_groups
+SET
+    deleted_no = no,
+    version = ?
+WHERE no = ?;
+
+UPDATE channel_groups
+SET
+    name = ?,
+    max_channels = ?,
+    settings = ?,
+    changed_ms = ?,
+    version = ?
+WHERE no = ?;
+
+UPDATE channel_groups
+SET
+    paused = ?,
+    version = ?
+WHERE no = ?;
+
 UPDATE channels
 SET
     audience = ?,
@@ -4549,11 +4627,24 @@ WHERE no = ?;
 
 UPDATE channels
 SET
+    group_id = ?,
+    paused = ?
+WHERE no = ?;
+
+UPDATE channels
+SET
     name = ?,
     token = ?,
     changed_ms = ?,
     version = ?
 WHERE no = ?;
+
+UPDATE channels
+SET
+    paused = (paused & 1) + ?,
+    version = ?
+WHERE group_id = ?
+  AND deleted_no = 0;
 
 UPDATE channels
 SET
@@ -4875,6 +4966,15 @@ UPDATE rhythms
 SET since_ms = ?
 WHERE channel_no = ?;
 
+UPDATE rhythms
+SET since_ms = ?
+WHERE channel_no IN (
+    SELECT no
+    FROM channels
+    WHERE group_id = ?
+      AND deleted_no = 0
+);
+
 UPDATE scheduled
 SET
     due_ms = ?,
@@ -4961,7 +5061,8 @@ WITH RECURSIVE chain (depth, id) AS (
 SELECT
     c.version,
     c.state,
-    ch.paused,
+    (ch.paused & 1) <> 0,
+    (ch.paused & 2) <> 0,
     COALESCE(f.attempt_ms, 0),
     COALESCE(f.success_ms, 0),
     COALESCE(f.status_code, 0),

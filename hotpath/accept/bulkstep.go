@@ -123,10 +123,8 @@ func (c *committer) bulkRefusal(m *durable.Message) error {
 		return catalogue.ErrUnknownChannel
 	case producer == nil || producer.Deleted:
 		return catalogue.ErrUnknownProducer
-	case ch.Paused:
-		return problem.ErrChannelPaused
 	}
-	return nil
+	return ch.Refusal()
 }
 
 // bulkStored hands the stored messages of a step over to the fan-out.

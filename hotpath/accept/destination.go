@@ -3,7 +3,6 @@ package accept
 import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
-	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
 // destination returns the channel of a message, or the reason why the message may not be stored, by the
@@ -16,7 +15,7 @@ func (c *committer) destination(m *durable.Message, accepted bool) (*catalogue.C
 	if ch == nil { // it is not in the backup that was restored meanwhile
 		return nil, catalogue.ErrUnknownChannel
 	}
-	if !ch.Paused && (m.Addressed == "" || !ch.Deletions()) && (accepted || !c.catalogue.DeletedProducers()) {
+	if !ch.Closed() && (m.Addressed == "" || !ch.Deletions()) && (accepted || !c.catalogue.DeletedProducers()) {
 		return ch, nil // the usual case; a deleted channel is paused as well
 	}
 	old := ch
@@ -46,8 +45,8 @@ func (c *committer) destination(m *durable.Message, accepted bool) (*catalogue.C
 		}
 		m.ProducerNo = now.No
 	}
-	if ch.Paused {
-		return nil, problem.ErrChannelPaused
+	if err := ch.Refusal(); err != nil {
+		return nil, err
 	}
 	return ch, nil
 }

@@ -7,7 +7,8 @@
 //   - A property each: payload.go, contenttype.go, coding.go, headers.go, identity.go, priority.go,
 //     ttl.go, orderingkey.go, task.go, consumers.go, times.go.
 //   - The route of one message: publish.go; with CloudEvents event.go, signed signature.go. The one that
-//     waits for the response: request.go. Who may send, and when not: sender.go, paused.go.
+//     waits for the response: request.go. Who may send, and when not: sender.go, paused.go,
+//     rate.go.
 //   - The route of many: batchpublish.go, batchread.go, batchanswers.go; the text of lines and events
 //     linesource.go and arraysource.go, their JSON linereader.go, their connection connection.go.
 //   - Rows of bulks: bulkrow.go. Other protocols: door.go. Changes of schedules: reschedule.go.

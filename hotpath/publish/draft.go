@@ -45,6 +45,7 @@ type Draft struct {
 	taken quota.Taken
 	span  *tracing.Span // nil: it is not recorded
 
+	rated      bool // it has its places in the publish rates
 	journalled bool // the journal has it, under the receipt
 	receipt    journal.Receipt
 	alone      [1]*Draft // the memory of only

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/accept"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/publishrate"
 	"github.com/penstock-broker/penstock/internal/feature/tracing"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/cloudevents"
@@ -39,7 +40,8 @@ type Options struct {
 	Answers     *share.Bound // of large answers, and of what batch clients have not read; nil: one of its own
 	Replies     Replies      // of requests
 	Receipts    ReceiptStore
-	Quota       *quota.Quota // what producers may store; nil: any amount
+	Quota       *quota.Quota         // what producers may store; nil: any amount
+	Rates       *publishrate.Limiter // nil: no publish rates
 	Metrics     *metrics.Metrics
 	Traces      *tracing.Tracer // nil: none
 }
@@ -58,6 +60,7 @@ type Publisher struct {
 	replies     Replies
 	receipts    ReceiptStore
 	quota       *quota.Quota
+	rates       *publishrate.Limiter
 	traces      *tracing.Tracer
 }
 
@@ -65,7 +68,7 @@ type Publisher struct {
 func New(o Options) *Publisher {
 	p := &Publisher{Submitter: o.Submitter, standby: o.Standby, catalogue: o.Catalogue, metrics: o.Metrics,
 		maxBody: o.MaxBody, tokenHeader: o.TokenHeader, bytes: o.Bodies, planner: newPlanner(o), receipts: o.Receipts,
-		replies: o.Replies, answers: o.Answers, quota: o.Quota, traces: o.Traces}
+		replies: o.Replies, answers: o.Answers, quota: o.Quota, rates: o.Rates, traces: o.Traces}
 	if p.answers == nil {
 		p.answers = answer.NewBound(o.Bodies.Most() / 2)
 	}
@@ -129,6 +132,9 @@ func (d *Draft) describe(h *fasthttp.RequestHeader, mode cloudevents.Mode, kinds
 // Admission comes after the payload: a client that is slow to send one holds no place that others could
 // use.
 func (w *Drafter) store(ctx context.Context, rc *fasthttp.RequestCtx, mode cloudevents.Mode, d *Draft) {
+	if w.rate(ctx, d.only()); d.err != nil { // before its body is read
+		return
+	}
 	msg, scheduled := d.message(), d.later != nil
 	held, err := w.readPayload(rc, mode, d)
 	defer w.p.bytes.Give(w.key(), held)

@@ -38,6 +38,7 @@ func (w *Drafter) Submit(ctx context.Context, t accept.Terms, all []*Draft) Sent
 	if s.since.IsZero() {
 		s.since = time.Now()
 	}
+	w.rate(ctx, all)
 	replicated := s.in.Ack == policy.AckReplicated
 	var space [1]*durable.Message
 	msgs := space[:0]

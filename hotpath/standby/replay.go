@@ -127,7 +127,7 @@ func (r *replay) again(channel uint32) {
 
 func (r *replay) paused(channel uint32) bool {
 	ch := r.s.catalogue.ChannelByNo(channel)
-	return ch != nil && ch.Paused && !ch.Deleted
+	return ch != nil && ch.Closed() && !ch.Deleted
 }
 
 // store stores entries, tries again until each has its fate, and advances the journal.
@@ -316,7 +316,7 @@ func (r *replay) insert(ctx context.Context, todo []*fate) error {
 	var failed error
 	for i, err := range results {
 		switch f := todo[i]; {
-		case errors.Is(err, problem.ErrChannelPaused): // holdPaused sees it now, or it is resumed
+		case problem.Paused(err): // holdPaused sees it now, or it is resumed
 			failed = err
 		case passing(err), errors.Is(err, problem.ErrInternal), err != nil && problem.From(err).Status == 500:
 			failed = err

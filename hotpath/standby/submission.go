@@ -280,7 +280,7 @@ func (sub *Submission) Release() {
 
 // passing reports whether an outcome says only that the store did not take the message now.
 func passing(err error) bool {
-	if err == nil || errors.Is(err, problem.ErrChannelPaused) {
+	if err == nil || problem.Paused(err) {
 		return false
 	}
 	var p *problem.Problem

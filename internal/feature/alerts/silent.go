@@ -44,7 +44,7 @@ func (w *watch) silence(ctx context.Context, open map[uint32]int64) error {
 		}
 	}
 	for no := range open {
-		if ch := w.o.Catalogue.ChannelByNo(no); !expects(ch) || ch.Paused {
+		if ch := w.o.Catalogue.ChannelByNo(no); !expects(ch) || ch.Closed() {
 			if err := w.close(ctx, durable.ChannelSilent, no, unexpected(ch)); err != nil {
 				return err
 			}
@@ -52,7 +52,7 @@ func (w *watch) silence(ctx context.Context, open map[uint32]int64) error {
 	}
 	reads := 0
 	for _, ch := range expecting {
-		if ch.Paused {
+		if ch.Closed() {
 			continue
 		}
 		if reads >= mostRead {
@@ -90,7 +90,7 @@ func unexpected(ch *catalogue.Channel) string {
 	switch {
 	case ch == nil || ch.Deleted:
 		return "the channel was deleted"
-	case ch.Paused:
+	case ch.Closed():
 		return "the channel is paused"
 	}
 	return "messages are not expected (expectEvery) any more"

@@ -20,7 +20,10 @@ func Portray(prints auditlog.Printer) func(row any) any {
 				"PublishSecret": prints.Print(r.PublishSecret), "Settings": policy.Printed(r.Settings, prints.Print)}
 		case durable.Channel:
 			return map[string]any{"ID": r.ID, "Name": r.Name, "Token": prints.Print(r.Token), "Paused": r.Paused,
-				"Settings": policy.Printed(r.Intake, prints.Print)}
+				"Group": r.Group, "Settings": policy.Printed(r.Intake, prints.Print)}
+		case durable.Group:
+			return map[string]any{"ID": r.ID, "Name": r.Name, "Paused": r.Paused, "MaxChannels": r.MaxChannels,
+				"Settings": r.Settings}
 		case durable.Consumer:
 			return map[string]any{"ID": r.ID, "Name": r.Name, "Token": prints.Print(r.Token), "Type": r.Type.String(),
 				"CallbackURL": policy.PrintedURL(r.CallbackURL, prints.Print), "Protocol": r.Protocol,

@@ -33,6 +33,8 @@ const (
 	sweepEvery = 10 * time.Second
 	// again is the wait after a failure of the store, and of a bulk whose channel is paused.
 	again = 2 * time.Second
+	// mostRated is the longest wait for a publish rate, which may be changed meanwhile.
+	mostRated = 30 * time.Second
 )
 
 // A Store is the part of durable.Store that bulks need.
@@ -174,6 +176,7 @@ func (b *Bulks) finish(ctx context.Context, bulk *durable.Bulk, err error) {
 	var p *problem.Problem
 	var retry *retryError
 	var final *fetchError
+	var rated *ratedError
 	log := b.Log.With("bulk", bulk.ID.String())
 	wait, tries, reason := time.Duration(0), bulk.Tries, bulk.Reason
 	switch {
@@ -187,8 +190,10 @@ func (b *Bulks) finish(ctx context.Context, bulk *durable.Bulk, err error) {
 		log.Info("the file of a bulk comes slowly while others wait; it is fetched again later", "wait", wait.String())
 	// the next owner goes on at once
 	case stopping, errors.Is(err, errPaced), errors.Is(err, errYield), errors.Is(err, context.Canceled):
-	case errors.Is(err, problem.ErrChannelPaused):
+	case problem.Paused(err):
 		wait = again
+	case errors.As(err, &rated):
+		wait = min(rated.wait, mostRated)
 	case errors.Is(err, quota.ErrFull):
 		wait, reason = again, quota.ErrFull.Detail
 	case errors.As(err, &final):

@@ -43,6 +43,10 @@ func (b *Bulks) expand(ctx context.Context, bulk *durable.Bulk, spec *Spec, at *
 	speed, commits := bulk.Speed, b.Publisher.Commits()
 	for {
 		began := time.Now()
+		most, err := b.places(ctx, bulk, most)
+		if err != nil {
+			return err
+		}
 		step, err := b.gather(ctx, src, bulk, most)
 		if err != nil {
 			return err
@@ -76,6 +80,31 @@ func (b *Bulks) expand(ctx context.Context, bulk *durable.Bulk, spec *Spec, at *
 		speed = average(speed, float64(n)/time.Since(began).Seconds())
 	}
 }
+
+// places takes places for the next rows in the publish rates, and waits for the first one. After a long wait
+// it fails with errRated: the place of the bulk is given to others.
+func (b *Bulks) places(ctx context.Context, bulk *durable.Bulk, rows int) (int, error) {
+	for {
+		n, wait := b.Publisher.Pace(ctx, bulk.ChannelNo, bulk.ProducerNo, rows)
+		switch {
+		case n > 0:
+			return n, nil
+		case wait > longPace:
+			return 0, &ratedError{wait}
+		}
+		if err := sleep(ctx, max(wait, leastRated)); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// leastRated is the shortest wait for a place in a publish rate.
+const leastRated = 10 * time.Millisecond
+
+// A ratedError says that the publish rates have no place for the next rows of a bulk for so long.
+type ratedError struct{ wait time.Duration }
+
+func (*ratedError) Error() string { return "bulk: the publish rate is used up" }
 
 // average follows the rows a second of the last steps.
 func average(speed, now float64) float64 {

@@ -132,6 +132,9 @@ func held(p *page, s *series) {
 	if s.ch.Paused {
 		codes = append(codes, why.ChannelPaused)
 	}
+	if s.ch.GroupPaused {
+		codes = append(codes, why.GroupPaused)
+	}
 	for _, code := range codes {
 		p.count(s, "reason", string(code), 1)
 	}

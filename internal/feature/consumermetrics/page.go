@@ -165,6 +165,9 @@ func (d *Door) describe(kept []series) {
 	for i := range kept {
 		s := &kept[i]
 		s.labels = `channel="` + escape(s.ch.ID) + `",consumer="` + escape(s.k.ID) + `"`
+		if s.ch.Group != "" {
+			s.labels += `,group="` + escape(s.ch.Group) + `"`
+		}
 		s.counts = d.o.Book.Consumer(s.k.No)
 		if h, ok := holds[s.k.No]; ok {
 			s.hold = &h

@@ -112,7 +112,7 @@ func shortened(text string) string {
 func (s *session) apply() *cobra.Command {
 	var o planFlags
 	c := o.of(leaf{use: "apply -f FILE", about: "make a broker as a file says",
-		long: "It makes and changes producers, then channels, then consumers, and ends at the first refusal. To run it\n" +
+		long: "It makes and changes groups, producers, channels, then consumers, and ends at the first refusal. To run it\n" +
 			"again is safe: it compares anew. With --prune it deletes at last what the lists of the file do not name; a\n" +
 			"list that is not in the file is left alone.",
 		examples: "broker ctl export > broker.yaml && broker ctl apply -f broker.yaml\n" +

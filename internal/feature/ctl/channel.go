@@ -30,19 +30,29 @@ func listLimit(c *cobra.Command, limit *int) *cobra.Command {
 
 func (s *session) listChannels() *cobra.Command {
 	var limit int
-	return listLimit(leaf{use: "ls", about: "list the channels",
-		examples: "broker ctl channel ls\nbroker ctl channel ls --limit 10 --json",
+	var group string
+	c := listLimit(leaf{use: "ls", about: "list the channels",
+		examples: "broker ctl channel ls\nbroker ctl channel ls --limit 10 --json\nbroker ctl channel ls --group shop-team",
 		run: func(c *cobra.Command, _ []string) error {
-			t := s.table("CHANNEL", "NAME", "STATE", "ACK")
-			return s.each(c, "/channels", nil, limit, t, func(raw json.RawMessage) error {
-				var ch struct{ ID, Name, State, Ack string }
+			t := s.table("CHANNEL", "NAME", "STATE", "ACK", "GROUP")
+			var query url.Values
+			if group != "" {
+				query = url.Values{"group": {group}}
+			}
+			return s.each(c, "/channels", query, limit, t, func(raw json.RawMessage) error {
+				var ch struct{ ID, Name, State, Ack, Group, GroupState string }
 				if err := json.Unmarshal(raw, &ch); err != nil {
 					return err
 				}
-				t.row(raw, ch.ID, ch.Name, ch.State, ch.Ack)
+				if ch.GroupState == "PAUSED" {
+					ch.Group += " (paused)"
+				}
+				t.row(raw, ch.ID, ch.Name, ch.State, ch.Ack, ch.Group)
 				return t.err
 			})
 		}}.command(), &limit)
+	c.Flags().StringVar(&group, "group", "", "the channels of a `GROUP` alone")
+	return c
 }
 
 func (s *session) listProducers() *cobra.Command {

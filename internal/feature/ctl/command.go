@@ -18,8 +18,9 @@ func (s *session) commands() *cobra.Command {
 			Run: func(*cobra.Command, []string) {}})
 	}
 	ctl := group("ctl", "manage a broker from the command line",
-		s.resource(channels), s.resource(consumers), s.resource(producers), s.publish(), s.request(), s.bulk(),
-		s.schedule(), s.why(), s.message(), s.deadLetters(), s.audit(), s.replay(), s.workers(), s.tail(), s.top(), s.check(),
+		s.resource(channels), s.resource(groups), s.resource(consumers), s.resource(producers), s.publish(), s.request(),
+		s.bulk(), s.schedule(), s.why(), s.message(), s.deadLetters(), s.audit(), s.replay(), s.workers(), s.tail(), s.top(),
+		s.check(),
 		s.doctor(), s.mcp(), s.export(), s.diff(), s.apply(), s.profiles(), s.completion(root))
 	ctl.Long = "Everything is done over the HTTP API of a broker, local or not. See docs/ctl.md."
 	ctl.Example = `broker ctl consumer ls

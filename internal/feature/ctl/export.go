@@ -18,13 +18,14 @@ import (
 
 // exported are the members of resources that a manifest has, besides the policy.
 var exported = map[string][]string{
-	"producer": {"StatusEvents", "ReplyUrl", "SigningSecret", "MaxStoredBytes", "MaxScheduled"},
-	"channel":  {"Duplicates", "Identity", "Ack", "LatencyBudget", "ExpectEvery"},
+	"producer": {"StatusEvents", "ReplyUrl", "SigningSecret", "MaxStoredBytes", "MaxScheduled", "PublishRate"},
+	"channel":  {"Duplicates", "Identity", "Ack", "LatencyBudget", "ExpectEvery", "PublishRate", "Group"},
+	"group":    {"MaxChannels", "PublishRate"},
 	"consumer": {"Type", "CallbackURL", "Protocol"},
 }
 
 func (s *session) export() *cobra.Command {
-	return leaf{use: "export", about: "print producers, channels and consumers as one YAML",
+	return leaf{use: "export", about: "print producers, groups, channels and consumers as one YAML",
 		long: "Tokens and secrets are ${NAME}, a variable of the environment for diff and apply. What a consumer inherits\n" +
 			"is left out, and so are pauses, keys of SQS clients and what belongs to the broker itself.",
 		examples: "broker ctl export > broker.yaml\nbroker ctl export --json", run: func(c *cobra.Command, _ []string) error {
@@ -78,6 +79,10 @@ func (x *exporter) all(c *cobra.Command) (mapping, error) {
 	if err != nil {
 		return nil, err
 	}
+	grouped, err := list(groups, "/groups", "")
+	if err != nil && penstock.CodeOf(err) != "no_such_path" { // a broker of before
+		return nil, err
+	}
 	in, err := list(channels, "/channels", "")
 	if err != nil {
 		return nil, err
@@ -91,12 +96,19 @@ func (x *exporter) all(c *cobra.Command) (mapping, error) {
 			in[name].(mapping)["consumers"] = got
 		}
 	}
-	return mapping{"producers": of, "channels": in}, nil
+	all := mapping{"producers": of, "channels": in}
+	if len(grouped) > 0 {
+		all["groups"] = grouped
+	}
+	return all, nil
 }
 
 // resource is what a manifest says of a resource.
 func (x *exporter) resource(k kind, name string, r penstock.Resource) mapping {
-	of := mapping{"token": x.variable(k, name, "token")}
+	of := mapping{}
+	if k.noun != groups.noun { // a group has none
+		of["token"] = x.variable(k, name, "token")
+	}
 	if r.Name != r.ID {
 		of["name"] = escaped(r.Name)
 	}

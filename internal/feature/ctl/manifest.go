@@ -6,16 +6,17 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// A manifest is a YAML file with producers, channels and consumers, as export writes and apply reads it. JSON is
-// YAML, too.
+// A manifest is a YAML file with producers, groups, channels and consumers, as export writes and apply reads it. JSON
+// is YAML, too.
 type manifest struct {
-	all  []declared      // in the order in which they are made: producers, channels, consumers
-	list map[string]bool // the lists that the file has: producers, channels, CHANNEL/consumers
+	all  []declared      // in the order in which they are made: groups before channels, consumers last
+	list map[string]bool // the lists that the file has: producers, groups, channels, CHANNEL/consumers
 }
 
 // A declared resource is one of a manifest.
@@ -83,10 +84,12 @@ func (s *session) readManifest(file string) (*manifest, error) {
 		k := producers
 		switch key {
 		case "producers":
+		case "groups":
+			k = groups
 		case "channels":
 			k = channels
 		default:
-			return r.at(value, "%q is no part of a manifest: there are producers and channels", key)
+			return r.at(value, "%q is no part of a manifest: there are producers, groups and channels", key)
 		}
 		r.m.list[key] = true
 		return r.members(value, key, func(name string, of *yaml.Node) error { return r.resource(k, name, of, &later) })
@@ -99,7 +102,16 @@ func (s *session) readManifest(file string) (*manifest, error) {
 	if err != nil {
 		return nil, err
 	}
+	slices.SortStableFunc(r.m.all, func(a, b declared) int { return first(b) - first(a) })
 	return r.m, nil
+}
+
+// first is 1 for what is made before everything else.
+func first(d declared) int {
+	if d.kind.noun == groups.noun {
+		return 1
+	}
+	return 0
 }
 
 // unreadable is an error of the parser without what it quotes, which may be a token.

@@ -200,7 +200,7 @@ func (p *planner) prune(ctx context.Context, m *manifest) error {
 	for _, d := range m.all {
 		named[d.kind.noun+" "+d.name] = true
 	}
-	var found [3][]change // consumers, channels, producers
+	var found [4][]change // consumers, channels, producers, groups
 	list := func(at int, k kind, path, before string) (names []string, err error) {
 		return names, p.m.Each(ctx, path, nil, 0, func(raw json.RawMessage) error {
 			var link string
@@ -223,6 +223,9 @@ func (p *planner) prune(ctx context.Context, m *manifest) error {
 	if err == nil && m.list["producers"] {
 		_, err = list(2, producers, "/producers", "")
 	}
+	if err == nil && m.list["groups"] {
+		_, err = list(3, groups, "/groups", "")
+	}
 	for _, d := range m.all {
 		if d.kind.noun == channels.noun && m.list[d.name+"/consumers"] {
 			emptied = append(emptied, d.name)
@@ -237,7 +240,7 @@ func (p *planner) prune(ctx context.Context, m *manifest) error {
 			err = nil
 		}
 	}
-	p.plan.changes = slices.Concat(p.plan.changes, found[0], found[1], found[2])
+	p.plan.changes = slices.Concat(p.plan.changes, found[0], found[1], found[2], found[3])
 	return err
 }
 

@@ -228,7 +228,7 @@ func (m *Mover) pass(ctx context.Context, untilMs int64) (int, error) {
 
 func (m *Mover) paused(channelNo uint32) bool {
 	ch := m.Catalogue.ChannelByNo(channelNo)
-	return ch != nil && ch.Paused
+	return ch != nil && ch.Closed()
 }
 
 // reads reports whether this broker can read a recurrence. One whose time zone its machine does not know
@@ -286,7 +286,7 @@ func (m *Mover) sendPage(ctx context.Context, ids []ident.ID) (sent int, err err
 			m.delay.Observe(max(0, time.Duration(msgs[i].ID.Millis()-found[i].DueMs)*time.Millisecond).Seconds())
 		case errors.Is(e, catalogue.ErrUnknownProducer):
 			err = errors.Join(err, m.Store.DropScheduled(ctx, found[i].ID))
-		case errors.Is(e, durable.ErrMoved), errors.Is(e, problem.ErrChannelPaused),
+		case errors.Is(e, durable.ErrMoved), problem.Paused(e),
 			errors.Is(e, catalogue.ErrUnknownChannel):
 		default:
 			err = e

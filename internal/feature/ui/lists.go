@@ -51,9 +51,11 @@ type About struct {
 
 // channelsView is the list of all channels.
 type channelsView struct {
-	Rows []channelRow
-	Next string
-	More bool
+	Rows  []channelRow
+	Next  string
+	More  bool
+	Group string // of which the channels are; "": all
+	First string // the first page
 }
 
 type channelRow struct {
@@ -61,13 +63,17 @@ type channelRow struct {
 	Mark   Mark
 	Oldest string
 	At     time.Time
+	// GroupURL is the list of the channels of its group.
+	GroupURL string
 }
 
 func channelRowOf(c Channel, now time.Time) channelRow {
-	r := channelRow{Channel: c, Mark: Mark{"", "Accepts messages", ""}}
+	r := channelRow{Channel: c, Mark: Mark{"", "Accepts messages", ""}, GroupURL: channelsURL(c.Group, "")}
 	switch {
 	case c.State == "PAUSED":
 		r.Mark = Mark{"warn", "Paused: it accepts no messages", ""}
+	case c.GroupState == "PAUSED":
+		r.Mark = Mark{"warn", "Its group is paused: it accepts no messages", ""}
 	case c.Troubled > 0:
 		r.Mark = Mark{"warn", plural(c.Troubled, "consumer") + " in need of attention", ""}
 	case c.Consumers == 0:
@@ -80,9 +86,10 @@ func channelRowOf(c Channel, now time.Time) channelRow {
 }
 
 func channelsPage(ctx context.Context, v *view) (title string, content any, err error) {
-	q := v.query("first")
-	list, next := v.src.Channels(ctx, q.Get("first"))
-	p := &channelsView{More: q.Has("first")}
+	q := v.query("first", "group")
+	group := q.Get("group")
+	list, next := v.src.Channels(ctx, group, q.Get("first"))
+	p := &channelsView{More: q.Has("first"), Group: group, First: channelsURL(group, "")}
 	need := 0
 	for _, c := range list {
 		r := channelRowOf(c, v.now)
@@ -91,11 +98,13 @@ func channelsPage(ctx context.Context, v *view) (title string, content any, err 
 		}
 	}
 	if next != "" {
-		p.Next = Prefix + "channels?" + url.Values{"first": {next}}.Encode()
+		p.Next = channelsURL(group, next)
 	}
 	switch {
 	case len(list) == 0 && p.More:
 		return "There are no more channels", p, nil
+	case len(list) == 0 && group != "":
+		return "No channel carries the group " + group, p, nil
 	case len(list) == 0:
 		return "There is no channel yet", p, nil
 	case need == 0:
@@ -104,6 +113,20 @@ func channelsPage(ctx context.Context, v *view) (title string, content any, err 
 		return "One channel needs attention", p, nil
 	}
 	return spelled(need) + " channels need attention", p, nil
+}
+
+// channelsURL is the page of the channels of a group, or of all (""), from one on.
+func channelsURL(group, first string) string {
+	q := url.Values{}
+	for name, value := range map[string]string{"group": group, "first": first} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	if len(q) == 0 {
+		return Prefix + "channels"
+	}
+	return Prefix + "channels?" + q.Encode()
 }
 
 // A channelView is the page of a channel.
@@ -199,7 +222,9 @@ func channelFacts(c *Channel) (facts []fact) {
 	for _, f := range []fact{{Name: "Name", Text: c.Name}, {Name: "State", Text: strings.ToLower(c.State)},
 		{Name: "Acknowledges", Text: c.Ack}, {Name: "Waits for the store", Text: c.LatencyBudget},
 		{Name: "Repeats", Text: c.Duplicates}, {Name: "Message IDs are unique in", Text: c.Identity},
-		{Name: "Expects a message every", Text: c.ExpectEvery}, {Name: "Changed", At: c.ChangedAt}} {
+		{Name: "Expects a message every", Text: c.ExpectEvery}, {Name: "Accepts at most", Text: c.PublishRate},
+		{Name: "Group", Text: c.Group}, {Name: "State of the group", Text: strings.ToLower(c.GroupState)},
+		{Name: "Changed", At: c.ChangedAt}} {
 		if f.Text != "" || !f.At.IsZero() {
 			facts = append(facts, f)
 		}
@@ -223,7 +248,7 @@ func (v *view) choose(ctx context.Context, path string) choice {
 	c := choice{Path: Prefix + path, Channel: q.Get("channel"), Consumer: q.Get("consumer"), Now: v.now}
 	if c.Channel == "" {
 		var next string
-		if c.Channels, next = v.src.Channels(ctx, q.Get("first")); next != "" {
+		if c.Channels, next = v.src.Channels(ctx, "", q.Get("first")); next != "" {
 			c.Next = c.Path + "?" + url.Values{"first": {next}}.Encode()
 		}
 	}

@@ -106,6 +106,7 @@ func (p *publishForm) check() {
 
 // fieldOf are the fields that refusals of a publish are about.
 var fieldOf = map[string]string{"channel_not_found": "channel", "channel_paused": "channel",
+	"group_paused":   "channel",
 	"system_channel": "channel",
 	"reserved_name":  "channel", "producer_not_found": "producer", "signature_required": "producer",
 	"producer_full": "producer", "producer_token_mismatch": "token", "token_missing": "token",

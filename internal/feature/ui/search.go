@@ -139,7 +139,7 @@ func (v *view) whose(ctx context.Context, t *terms, p *searchView) (title string
 	if t.channel != "" {
 		return ""
 	}
-	list, _ := v.src.Channels(ctx, "")
+	list, _ := v.src.Channels(ctx, "", "")
 	if len(list) == 1 {
 		t.channel = list[0].ID
 		return ""

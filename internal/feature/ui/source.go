@@ -20,8 +20,8 @@ type Source interface {
 	// consumers, too.
 	Message(ctx context.Context, channel, message, first string, responses bool) (Message, error)
 	Job(ctx context.Context, channel, consumer, job, first string) (Message, error)
-	// Channels lists channels from an ID on, and Channel says how one is doing.
-	Channels(ctx context.Context, first string) (list []Channel, next string)
+	// Channels lists channels from an ID on, those of a group or of any (""), and Channel says how one is doing.
+	Channels(ctx context.Context, group, first string) (list []Channel, next string)
 	Channel(ctx context.Context, id string, over Span) (Channel, error)
 	// Scheduled, Bulks and Replays list those of a channel, or of a consumer, from the entry first on.
 	Scheduled(ctx context.Context, channel, first, place string) (list []Scheduled, next, at string, err error)

@@ -97,7 +97,7 @@ func (f full) Job(ctx context.Context, _, _, _, _ string) (m Message, err error)
 	return m, nil
 }
 
-func (f full) Channels(context.Context, string) (list []Channel, next string) {
+func (f full) Channels(context.Context, string, string) (list []Channel, next string) {
 	fill(reflect.ValueOf(&list).Elem(), f.text)
 	return list, f.text
 }
@@ -179,12 +179,12 @@ func (e empty) Job(context.Context, string, string, string, string) (Message, er
 	return Message{}, e.err
 }
 
-func (empty) Channels(context.Context, string) ([]Channel, string)     { return nil, "" }
-func (e empty) Channel(context.Context, string, Span) (Channel, error) { return Channel{}, e.err }
-func (empty) ReplaysUnderWay() []Replay                                { return nil }
-func (empty) Brokers() ([]Broker, About)                               { return nil, About{} }
-func (empty) Search(context.Context, string) Found                     { return Found{} }
-func (empty) Consumers(string, string) []MessageJob                    { return nil }
+func (empty) Channels(context.Context, string, string) ([]Channel, string) { return nil, "" }
+func (e empty) Channel(context.Context, string, Span) (Channel, error)     { return Channel{}, e.err }
+func (empty) ReplaysUnderWay() []Replay                                    { return nil }
+func (empty) Brokers() ([]Broker, About)                                   { return nil, About{} }
+func (empty) Search(context.Context, string) Found                         { return Found{} }
+func (empty) Consumers(string, string) []MessageJob                        { return nil }
 func (e empty) Jobs(context.Context, string, string, string, string, int) (Jobs, error) {
 	return Jobs{}, e.err
 }

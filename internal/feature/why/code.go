@@ -31,6 +31,7 @@ const (
 	AcceptedOnly       Code = "accepted_only"
 	Due                Code = "due"
 	ChannelPaused      Code = "channel_paused"
+	GroupPaused        Code = "group_paused"
 
 	// What is over, or never began.
 	Dead          Code = "dead"
@@ -44,7 +45,7 @@ const (
 var order = []Code{StoreUnavailable, Gone, Tombstoned, Paused, Probing, RetryAfter, QueueRestoring, NoWorker,
 	AdaptiveHeartbeat, AdaptiveSlow, RateLimited, ConcurrencyFull, OrderingKeyBlocked, Backoff, EndpointFailing,
 	EndpointSlow, BrokerSaturated, BehindPriority, WorkersBusy, Scheduled, Delayed, AcceptedOnly, Due, ChannelPaused,
-	Dead, Expired, Filtered, NotAddressed, ConsumerNewer, Delivered}
+	GroupPaused, Dead, Expired, Filtered, NotAddressed, ConsumerNewer, Delivered}
 
 // Codes returns all codes, the most important first.
 func Codes() []Code { return slices.Clone(order) }

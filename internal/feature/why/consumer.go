@@ -326,9 +326,12 @@ func (v *view) waits(ctx context.Context, l *list, c *counts) {
 
 // channelPaused adds that no message comes.
 func (v *view) channelPaused(l *list) {
-	if !v.has.ChannelPaused {
-		return
+	if v.has.ChannelPaused {
+		l.add(apitype.WhyReason{Code: string(ChannelPaused), Detail: "The channel accepts no messages, so no job comes.",
+			Action: "POST /channel/" + v.ch.ID + "/resume"})
 	}
-	l.add(apitype.WhyReason{Code: string(ChannelPaused), Detail: "The channel accepts no messages, so no job comes.",
-		Action: "POST /channel/" + v.ch.ID + "/resume"})
+	if v.has.GroupPaused {
+		l.add(apitype.WhyReason{Code: string(GroupPaused), By: v.ch.Group,
+			Detail: "The group of the channel is paused, so no job comes.", Action: "POST /group/" + v.ch.Group + "/resume"})
+	}
 }

@@ -9,7 +9,7 @@
 //
 // The codes are a fixed list, code.go. What holds comes before what is over, and what holds the whole
 // consumer before what holds some of its jobs. A reason is listed only where it keeps a job back at
-// present, with one exception: channel_paused, because of which no job comes.
+// present, with two exceptions: channel_paused and group_paused, because of which no job comes.
 //
 // # Facts
 //

@@ -141,6 +141,7 @@ var phrases = map[Code]string{
 	AcceptedOnly:       "it is in the journal of a broker, and not yet in the store",
 	Due:                "nothing is in the way[, due since SINCE]",
 	ChannelPaused:      "the channel accepts no messages",
+	GroupPaused:        "the group of the channel accepts no messages",
 	Dead:               "it is a dead letter[ since SINCE]",
 	Expired:            "it became older than its time to live[ at SINCE]",
 	Filtered:           "the filter of the consumer left the message out",

@@ -127,6 +127,11 @@ func (e *Explainer) Scheduled(ch *catalogue.Channel, m *durable.Scheduled) apity
 			Detail: "The channel accepts no messages: the message is sent when it does.",
 			Action: "POST /channel/" + ch.ID + "/resume"})
 	}
+	if ch.GroupPaused && m.Status == durable.ScheduleWaiting {
+		l.add(apitype.WhyReason{Code: string(GroupPaused), By: ch.Group,
+			Detail: "The group of the channel accepts no messages: the message is sent when it does.",
+			Action: "POST /group/" + ch.Group + "/resume"})
+	}
 	if m.Status == durable.ScheduleWaiting {
 		l.add(apitype.WhyReason{Code: string(Scheduled), Since: timeAt(m.ID.Time()), Until: msAt(m.DueMs), Jobs: 1,
 			By: m.Recurrence, Detail: "The message waits for its time.",
@@ -182,6 +187,10 @@ func (e *Explainer) AcceptedOnly(ch *catalogue.Channel) apitype.Why {
 	if ch.Paused {
 		r.Detail += " The channel is paused: it waits for the end of that."
 		r.Action = "POST /channel/" + ch.ID + "/resume"
+	}
+	if ch.GroupPaused {
+		r.Detail += " The group of the channel is paused: it waits for the end of that."
+		r.Action = "POST /group/" + ch.Group + "/resume"
 	}
 	l := &list{v: &view{now: now, k: &durable.Consumer{}}}
 	if e.o.Writable != nil && e.o.Writable() != nil {

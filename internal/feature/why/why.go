@@ -142,7 +142,8 @@ func (e *Explainer) view(ctx context.Context, ch *catalogue.Channel, k *durable.
 	v := &view{e: e, ch: ch, k: k, now: time.UnixMilli(o.NowMs()).UTC(), has: r.has, storeErr: r.err}
 	switch {
 	case r.err != nil:
-		v.has = durable.Circumstances{State: k.State, ChannelPaused: ch.Paused}
+		v.has = durable.Circumstances{State: k.State, ChannelPaused: ch.Paused,
+			GroupPaused: ch.GroupPaused}
 	case r.has.Version > k.Version:
 		asking, cancel := context.WithTimeout(ctx, askWithin)
 		if o.Catalogue.Refresh(asking) == nil {

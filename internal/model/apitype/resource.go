@@ -24,6 +24,7 @@ type Producer struct {
 	// installation has one.
 	MaxStoredBytes string `json:"MaxStoredBytes,omitempty"` // bytes of payloads and metadata headers
 	MaxScheduled   string `json:"MaxScheduled,omitempty"`   // scheduled messages that wait
+	PublishRate    string `json:"PublishRate,omitempty"`    // most messages in a window: "100/1s"; absent: any number
 	// The ReplyUrl asked for no replies until then (Retry-After). In the answer to GET only.
 	HeldUntil *Time  `json:"HeldUntil,omitempty"`
 	HeldBy    string `json:"HeldBy,omitempty"` // the answer that asked for it
@@ -45,6 +46,23 @@ type Channel struct {
 	Ack           string `json:"Ack"`
 	LatencyBudget string `json:"LatencyBudget"` // of "journal": how long a publish waits for the store
 	ExpectEvery   string `json:"ExpectEvery"`   // longest time without a message that is no alarm; "0s": any
+	PublishRate   string `json:"PublishRate"`   // most messages in a window: "100/1s", or "none"
+	Group         string `json:"Group"`         // ID of the group that it carries; "": none
+	// GroupState is that of the group: "ACTIVE" or "PAUSED", where the channel accepts no messages. Absent: it
+	// carries none.
+	GroupState string `json:"GroupState,omitempty"`
+}
+
+// A Group is the answer to PUT and GET of a group of channels.
+type Group struct {
+	ID          string    `json:"ID"`
+	Name        string    `json:"Name"`
+	ChangedAt   time.Time `json:"ChangedAt"`   // as of a Producer
+	State       string    `json:"State"`       // "ACTIVE" or "PAUSED": its channels accept no messages
+	MaxChannels int       `json:"MaxChannels"` // most channels that carry it; 0: any number
+	PublishRate string    `json:"PublishRate"` // of its channels together, as of a Channel
+	Channels    *int      `json:"Channels"`    // that carry it
+	ChannelsURL string    `json:"ChannelsURL"`
 }
 
 // A Consumer is the answer to PUT and GET of a consumer.
@@ -155,6 +173,7 @@ type ProducerForm struct {
 	// Whole numbers, 0 for no bound; empty: those of the installation.
 	MaxStoredBytes *string `form:"maxStoredBytes"`
 	MaxScheduled   *string `form:"maxScheduled"`
+	PublishRate    *string `form:"publishRate"` // "100/1s"; empty: no limit
 }
 
 // A ChannelForm is the form of a PUT of a channel.
@@ -166,6 +185,15 @@ type ChannelForm struct {
 	Ack           *string `form:"ack"`           // "durable", "journal" or "replicated"; empty: durable
 	LatencyBudget *string `form:"latencyBudget"` // a duration; empty: 65ms
 	ExpectEvery   *string `form:"expectEvery"`   // a duration; empty: silence is no alarm
+	PublishRate   *string `form:"publishRate"`   // "100/1s"; empty: no limit
+	Group         *string `form:"group"`         // ID of a group that exists; empty: none
+}
+
+// A GroupForm is the form of a PUT of a group. An absent field keeps its value.
+type GroupForm struct {
+	Name        *string `form:"name"`        // as of a ProducerForm
+	MaxChannels *string `form:"maxChannels"` // 0 to 1000000; empty or 0: any number
+	PublishRate *string `form:"publishRate"` // "100/1s"; empty: no limit
 }
 
 // A ConsumerForm is the form of a PUT of a consumer. An absent field keeps its value. An empty

@@ -8,7 +8,10 @@ import (
 )
 
 // Bounds are what a producer has set itself.
-type Bounds struct{ Stored, Scheduled policy.Most }
+type Bounds struct {
+	Stored, Scheduled policy.Most
+	Publish           policy.Rate
+}
 
 // Bounds returns the bounds that producers have set, by the numbers of the producers. It is empty
 // where none has. The map is never changed.
@@ -24,7 +27,7 @@ func (c *Catalogue) takeBounds(p *durable.Producer) {
 	var set Bounds
 	if !p.Deleted && p.Settings != "" {
 		s := policy.SenderOf(p.Settings)
-		set = Bounds{s.MaxStoredBytes, s.MaxScheduled}
+		set = Bounds{s.MaxStoredBytes, s.MaxScheduled, s.PublishRate}
 	}
 	old := c.Bounds()
 	if old[p.No] == set {

@@ -1,4 +1,4 @@
-// Package catalogue is a broker's copy of all producers, channels and consumers. The hot
+// Package catalogue is a broker's copy of all producers, channels, groups and consumers. The hot
 // path reads the copy and sends no query for them.
 //
 // A change of a resource reaches every catalogue within the poll interval, and usually at
@@ -43,6 +43,8 @@ type Catalogue struct {
 	byProducer map[uint32]*durable.Producer
 	channels   map[string]*Channel
 	byChannel  map[uint32]*Channel
+	groups     map[string]*Group
+	byGroup    map[uint32]int64 // number -> version, of deleted groups too
 	consumers  map[consumerKey]*durable.Consumer
 	byConsumer map[uint32]*durable.Consumer
 	replays    map[uint32]*durable.Consumer // consumer -> consumer of its replay, nil before the first one
@@ -82,6 +84,7 @@ func New(source Source, log *slog.Logger) *Catalogue {
 func (c *Catalogue) empty() {
 	c.producers, c.byProducer = map[string]*durable.Producer{}, map[uint32]*durable.Producer{}
 	c.channels, c.byChannel = map[string]*Channel{}, map[uint32]*Channel{}
+	c.groups, c.byGroup = map[string]*Group{}, map[uint32]int64{}
 	c.consumers, c.byConsumer = map[consumerKey]*durable.Consumer{}, map[uint32]*durable.Consumer{}
 	c.filtering, c.lost, c.replays = map[uint32]bool{}, map[uint32]bool{}, nil
 	c.order, c.deleted = orders{consumers: map[uint32][]string{}}, deletions{}
@@ -211,6 +214,9 @@ func (c *Catalogue) take(changes durable.Changes, refresh uint64, all bool) (new
 	}
 	for _, p := range changes.Producers {
 		c.takeProducer(&p)
+	}
+	for _, g := range changes.Groups {
+		c.takeGroup(&g)
 	}
 	touched := map[uint32]*Channel{}
 	for _, ch := range changes.Channels {

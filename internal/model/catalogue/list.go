@@ -8,8 +8,8 @@ import (
 
 // orders are the IDs in ascending order. A list route sorts them when they are missing.
 type orders struct {
-	producers, channels []string
-	consumers           map[uint32][]string
+	producers, channels, groups []string
+	consumers                   map[uint32][]string
 }
 
 // Producers returns up to n producers with an ID of at least from, by ID.

@@ -125,6 +125,9 @@ func (c *Catalogue) extent() durable.Extent {
 	for _, ch := range c.byChannel {
 		e.Channels.Add(ch.Version)
 	}
+	for _, version := range c.byGroup {
+		e.Groups.Add(version)
+	}
 	for no, k := range c.byConsumer {
 		if k.Replay == nil && !c.lost[no] {
 			e.Consumers.Add(k.Version)

@@ -234,7 +234,7 @@ func (l *watchlist) wake(of subject) {
 // revise notes that the copy has changed, with mu held, and wakes the requests that it concerns. No
 // standing depends on a replay, and replays come with every refresh.
 func (c *Catalogue) revise(changes durable.Changes, all bool) {
-	if !all && len(changes.Producers)+len(changes.Channels)+len(changes.Consumers) == 0 {
+	if !all && len(changes.Producers)+len(changes.Channels)+len(changes.Groups)+len(changes.Consumers) == 0 {
 		return
 	}
 	c.revision.Add(1)

@@ -1,4 +1,4 @@
-// Package consumerstate changes the states of consumers, and pauses channels.
+// Package consumerstate changes the states of consumers, and pauses channels and groups.
 //
 // The row of the consumer in the durable store decides. Each change is one transaction with a
 // precondition, so of several brokers that want the same change one makes it: one transition has
@@ -23,6 +23,7 @@ import (
 type Store interface {
 	SetConsumerState(ctx context.Context, c durable.StateChange) (durable.Consumer, bool, error)
 	SetChannelPaused(ctx context.Context, id string, paused bool) (durable.Channel, bool, error)
+	SetGroupPaused(ctx context.Context, id string, paused bool) (durable.Group, bool, error)
 	TakeProbe(ctx context.Context, consumerNo uint32, untilMs int64) (bool, error)
 	ReturnProbe(ctx context.Context, consumerNo uint32, untilMs int64) error
 	Secret(ctx context.Context, name string) ([]byte, error)
@@ -204,4 +205,14 @@ func (p *Keeper) PauseChannel(ctx context.Context, id string, paused bool) (dura
 		p.o.Log.Info("the intake of a channel changed", "channel", id, "paused", paused)
 	}
 	return ch, err
+}
+
+// PauseGroup pauses or resumes the intake of all channels of a group.
+func (p *Keeper) PauseGroup(ctx context.Context, id string, paused bool) (durable.Group, error) {
+	g, changed, err := p.o.Store.SetGroupPaused(ctx, id, paused)
+	if err == nil && changed {
+		p.refresh(ctx)
+		p.o.Log.Info("the intake of a group changed", "group", id, "paused", paused)
+	}
+	return g, err
 }

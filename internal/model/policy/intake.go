@@ -15,6 +15,7 @@ type Intake struct {
 	Budget     Budget
 	// ExpectEvery is the longest time without a new message that is no alarm; 0: any.
 	ExpectEvery time.Duration
+	PublishRate Rate
 }
 
 // Rhythm is ExpectEvery as a text.
@@ -118,6 +119,9 @@ var intakeFields = table[Intake]{
 	duration("expectEvery", "a duration from `100ms` to `8760h`, or `0`: where no message was stored for so long "+
 		"there is an [alert](notices.md#late-unpolled-silent) `channel.silent`. `0`: never",
 		0, maxWait, func(p *Intake) *time.Duration { return &p.ExpectEvery }),
+	value("publishRate", "`100/1s`: the most messages that the channel accepts in any window of that length, at all "+
+		"brokers together; `none`: no limit",
+		parseRate, func(p *Intake) *Rate { return &p.PublishRate }),
 }
 
 // IntakeNames returns the names of the fields of a channel, as forms have them.

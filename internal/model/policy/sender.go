@@ -7,6 +7,7 @@ type Sender struct {
 	StatusEvents  StatusEvents // what it hears of its messages
 	// MaxStoredBytes and MaxScheduled bound what the producer stores.
 	MaxStoredBytes, MaxScheduled Most
+	PublishRate                  Rate
 }
 
 // A ReplyURL is the URL to which the broker posts replies. Empty: none.
@@ -40,6 +41,9 @@ var senderFields = table[Sender]{
 	value("maxScheduled", "most scheduled messages of the producer that wait; `0`: no bound. By default "+
 		"`BROKER_PRODUCER_MAX_SCHEDULED`",
 		parseMost, func(p *Sender) *Most { return &p.MaxScheduled }),
+	value("publishRate", "`100/1s`: the most messages that the producer may publish in any window of that length, to all "+
+		"channels and at all brokers together; `none`: no limit",
+		parseRate, func(p *Sender) *Rate { return &p.PublishRate }),
 }
 
 // SenderNames returns the names of the fields of a producer, as forms have them.

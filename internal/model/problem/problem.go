@@ -79,6 +79,8 @@ var (
 		Detail: "This broker is stopping. Nothing was stored; try again."}
 	ErrChannelPaused = &Problem{Status: 503, Code: "channel_paused", RetryAfter: 5,
 		Detail: "The channel accepts no messages until it is resumed. Nothing was stored."}
+	ErrGroupPaused = &Problem{Status: 503, Code: "group_paused", RetryAfter: 5,
+		Detail: "The channels of this group accept no messages until the group is resumed. Nothing was stored."}
 	ErrNotReplicated = &Problem{Status: 503, Code: "not_replicated", RetryAfter: 1,
 		Detail: "The store does not confirm that a second server has the message, which this channel requires. The message may be stored: post it again with the same X-Broker-Message-ID or Idempotency-Key."}
 	ErrJournalFull = &Problem{Status: 503, Code: "journal_full", RetryAfter: 5,
@@ -96,9 +98,14 @@ func NothingStored(status int, code string) bool {
 	case status >= 400 && status < 500:
 		return true
 	case status == 503:
-		return code == ErrOverloaded.Code || code == ErrDraining.Code || code == ErrChannelPaused.Code || code == ErrUnavailable.Code || code == ErrJournalFull.Code || code == ErrJournalFailed.Code
+		return code == ErrOverloaded.Code || code == ErrDraining.Code || code == ErrChannelPaused.Code || code == ErrGroupPaused.Code || code == ErrUnavailable.Code || code == ErrJournalFull.Code || code == ErrJournalFailed.Code
 	}
 	return false
+}
+
+// Paused reports whether an error says that the channel or its group is paused.
+func Paused(err error) bool {
+	return errors.Is(err, ErrChannelPaused) || errors.Is(err, ErrGroupPaused)
 }
 
 // From turns any error into the problem that the client gets. The failure of a store or a

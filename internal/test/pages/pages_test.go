@@ -56,7 +56,8 @@ func cells(line string) []string {
 
 // apiPages are the pages that describe the API, docs/api.md and one for each area. Together they say
 // everything once.
-var apiPages = []string{"docs/api.md", "docs/resources.md", "docs/publishing.md", "docs/scheduling.md", "docs/bulk.md",
+var apiPages = []string{"docs/api.md", "docs/resources.md", "docs/groups.md", "docs/publishing.md",
+	"docs/scheduling.md", "docs/bulk.md",
 	"docs/consuming.md", "docs/messages.md", "docs/deadletters.md", "docs/responses.md", "docs/notices.md",
 	"docs/operating.md", "docs/why.md", "docs/workers.md", "docs/sqs.md", "docs/metrics.md", "docs/dashboard.md",
 	"docs/portal.md", "docs/audit.md", "docs/openapi.md"}
@@ -314,7 +315,7 @@ func anchors(text string) []string {
 // The tables of the policies in docs/resources.md are those of the code.
 func TestAPIPagesListThePolicies(t *testing.T) {
 	for name, fields := range map[string][][2]string{"policy": policy.Table(), "intake": policy.IntakeTable(),
-		"sender": policy.SenderTable()} {
+		"sender": policy.SenderTable(), "group": policy.GroupTable()} {
 		want := "| field | value |\n| --- | --- |\n"
 		for _, f := range fields {
 			want += "| `" + f[0] + "` | " + f[1] + " |\n"

@@ -76,6 +76,8 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 		{"reclaiming is bounded", reclaimIsBounded},
 
 		{"one broker at a time fetches a token", oneFetchesAToken},
+		{"brokers share the places of a publish rate", brokersSharePlaces},
+		{"places are taken in all publish rates or in none", placesInAllRates},
 		{"a lease names the worker that has it", leaseNamesItsWorker},
 		{"brokers share what they know of workers", presenceIsShared},
 

@@ -140,6 +140,11 @@ func (t storeSeam) SetChannelPaused(ctx context.Context, id string, paused bool)
 	return a.ch, a.changed, err
 }
 
+// SetGroupPaused: the simulation has no groups.
+func (t storeSeam) SetGroupPaused(context.Context, string, bool) (durable.Group, bool, error) {
+	return durable.Group{}, false, durable.ErrNotFound
+}
+
 func (t storeSeam) TakeProbe(ctx context.Context, consumerNo uint32, untilMs int64) (bool, error) {
 	return read(ctx, t, "TakeProbe", consumerNo, func() bool { return t.s.takeProbe(consumerNo, untilMs) })
 }

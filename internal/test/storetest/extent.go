@@ -27,6 +27,9 @@ var extentTests = map[string]func(*testing.T, *fixture){
 			for _, k := range all.Consumers {
 				want.Consumers.Add(k.Version)
 			}
+			for _, g := range all.Groups {
+				want.Groups.Add(g.Version)
+			}
 			require.Equal(t, want, got)
 			got.Version = 0
 			require.False(t, seen[got], "rows have changed")
@@ -45,6 +48,8 @@ var extentTests = map[string]func(*testing.T, *fixture){
 			From: []durable.ConsumerState{durable.StateActive}, To: durable.StatePaused})
 		require.NoError(t, err)
 		require.True(t, changed)
+		look()
+		f.group(t, "g", 0)
 		look()
 		_, err = f.DeleteConsumer(f.ctx, "c", durable.Put{ID: "k1"})
 		require.NoError(t, err)

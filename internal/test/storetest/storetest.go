@@ -26,7 +26,7 @@ func Run(t *testing.T, open func(*testing.T) *durable.Store, openInsert OpenInse
 	for _, group := range []map[string]func(*testing.T, *fixture){
 		catalogueTests, extentTests, nodeTests, insertTests, guardTests, keyTests, readTests, outcomeTests, deadTests,
 		scanTests, purgeTests, stateTests, expiryTests, orderTests, paceTests, holdTests, whyTests, keptLeaseTests,
-		countTests,
+		countTests, groupTests,
 		alertTests,
 		deleteTests, sqsKeyTests,
 		identityTests, termsTests, scheduleTests, bookTests, bulkTests, stepTests, statusTests, exchangeTests,

@@ -26,6 +26,7 @@ func oneOf(names ...string) object { return object{{"type", "string"}, {"enum", 
 var pathWords = []word{
 	{"producer", "*", "ID of the producer", aPlace},
 	{"channel", "*", "ID of the channel", aPlace},
+	{"group", "*", "ID of the group", aPlace},
 	{"consumer", "*", "ID of the consumer", aPlace},
 	{"message", "*", "ID of the message: that of its producer, or the broker's own", aPlace},
 	{"job", "*", "ID of the job", aPlace},
@@ -76,6 +77,7 @@ var queryWords = []word{
 	{"consumer", "*", "that have a job for this consumer", aPlace},
 	{"channel", "GET /metrics/consumers, GET /consumers", "the consumers of this channel", aPlace},
 	{"channel", "*", "of this channel", aPlace},
+	{"group", "*", "the channels that carry this group", aPlace},
 	{"state", "*", "the consumers in this state", oneOf("ACTIVE", "PAUSED", "GONE", "DEAD", "PROBING")},
 	{"held", "*", "true: those whose jobs are all held back; false: the others; or the code of why", aText},
 	{"sort", "*", "oldest: the longest wait first; dead, queued: the highest count first", oneOf("oldest", "dead", "queued")},
@@ -124,7 +126,7 @@ var headerWords = []word{
 	{"Prefer", "*", "wait=N: so many seconds for a response, at most 60", aText},
 }
 
-const conditional = "PUT *, DELETE /producer/{producer}, DELETE /channel/{channel}, DELETE */consumer/{consumer}"
+const conditional = "PUT *, DELETE /producer/{producer}, DELETE /channel/{channel}, DELETE /group/{group}, DELETE */consumer/{consumer}"
 
 // plainHeaders are the headers of requests that the table of routes does not name: those of HTTP itself.
 var plainHeaders = []word{
@@ -178,7 +180,7 @@ var bodies = []struct {
 type codesOf struct{ routes, codes string }
 
 const (
-	puts    = "PUT /producer/{producer}, PUT /channel/{channel}, PUT */consumer/{consumer}"
+	puts    = "PUT /producer/{producer}, PUT /channel/{channel}, PUT /group/{group}, PUT */consumer/{consumer}"
 	writes  = "POST */broadcast, POST */batch, POST */request, POST */bulk, PUT */scheduled-message/{scheduled}"
 	workers = "POST */claim, GET */queued-jobs, POST */consumer/{consumer}/jobs, POST */consumer/{consumer}/job/{job}"
 	moves   = "POST */consumer/{consumer}/jobs, POST */consumer/{consumer}/job/{job}"
@@ -199,7 +201,8 @@ var routesOfCodes = []codesOf{
 		"invalid_idempotency_key invalid_message_id invalid_metadata_headers invalid_ordering_key invalid_payload " +
 		"invalid_priority invalid_recurrence invalid_schedule invalid_task invalid_ttl rejected unknown_consumer " +
 		"signature_required signature_mismatch signature_unsupported system_channel duplicate_message_id " +
-		"message_id_conflict idempotency_key_reused producer_full schedule_too_soon channel_paused not_replicated " +
+		"message_id_conflict idempotency_key_reused producer_full schedule_too_soon channel_paused group_paused " +
+		"publish_rate_exceeded not_replicated " +
 		"journal_full journal_failed"},
 	{puts + ", " + letters, "rejected"},
 	{"POST */response", "invalid_content_encoding invalid_content_type consumer_ambiguous response_exists responses_off"},
@@ -223,6 +226,9 @@ var routesOfCodes = []codesOf{
 	{"*/requeue-dead-job, */re-trigger, DELETE */job/{job}", "job_not_dead"},
 	{"*/re-trigger", "job_filtered job_of_other_consumer"},
 	{"DELETE /channel/{channel}", "channel_has_consumers"},
+	{"PUT /channel/{channel}", "group_full"},
+	{"DELETE /group/{group}", "group_has_channels"},
+	{"*/group/{group}*, PUT /channel/{channel}, GET /channels", "group_not_found"},
 	{"DELETE *, POST */dlq/delete", "method_not_allowed"}, // without BROKER_ALLOW_DELETE
 	{"POST */test", "consumer_pull"},
 	{"POST */portal-link", "invalid_ttl"},
@@ -243,6 +249,7 @@ var routesOfCodes = []codesOf{
 var examples = map[string]string{
 	"ProducerForm request":   `{"name":"The shop","token":"shop-secret"}`,
 	"ChannelForm request":    `{"name":"Orders","token":"orders-secret"}`,
+	"GroupForm request":      `{"maxChannels":"20","publishRate":"1000/1s"}`,
 	"ConsumerForm request":   `{"callbackUrl":"https://billing.example/orders","token":"billing-secret","maxRetries":"8"}`,
 	"RedriveForm request":    `{"requeue":"billing-secret"}`,
 	"BatchLine request":      `{"MessageID":"order-1","Payload":"{\"order\":1}","ContentType":"application/json"}`,
