@@ -13,15 +13,18 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
 	"github.com/penstock-broker/penstock/internal/feature/history"
+	"github.com/penstock-broker/penstock/internal/feature/lockout"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/feature/sampler"
 	"github.com/penstock-broker/penstock/internal/feature/ui"
+	"github.com/penstock-broker/penstock/internal/model/apitoken"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/jobs"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/tool/answer"
+	"github.com/penstock-broker/penstock/internal/tool/forwarded"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 	"github.com/penstock-broker/penstock/redisq"
@@ -94,6 +97,9 @@ type Store interface {
 	CreateSQSKey(ctx context.Context, channelID string, k durable.SQSKey) (durable.SQSKey, error)
 	SQSKeys(ctx context.Context, channelNo uint32, from string, limit int) ([]durable.SQSKey, error)
 	EndSQSKeys(ctx context.Context, channelID, id string) error
+	CreateAPIToken(ctx context.Context, t durable.APIToken, lasts time.Duration) (durable.APIToken, error)
+	DeleteAPIToken(ctx context.Context, id string) error
+	APITokens(ctx context.Context, from string, limit int) ([]durable.APIToken, error)
 	Ping(ctx context.Context) error
 }
 
@@ -245,13 +251,16 @@ type Options struct {
 	EnsureReplies func(ctx context.Context, p *durable.Producer) (uint32, error)
 	FollowReplies func(settings string, k durable.Consumer) (durable.Consumer, error)
 
-	AdminToken     string   // "": every admin request is refused
-	PublicURL      string   // the address of the brokers in links, without a slash at its end; "": that of the request
-	OpenManagement bool     // management needs no token
-	AllowDelete    bool     // the DELETE routes exist
-	WakeRedrives   func()   // a redrive may go on; nil: at its next look
-	AllowedHosts   []string // names of this broker besides loopback under which management is open
-	UserAgent      string   // of the requests of brokers, which open management refuses
+	AdminToken     string            // "": every admin request is refused
+	TokenKeys      apitoken.Keys     // of the digests of API tokens
+	Lockout        *lockout.Lockout  // of addresses that send wrong tokens; nil: none is
+	Proxies        forwarded.Trusted // whose X-Forwarded-For counts
+	PublicURL      string            // the address of the brokers in links, without a slash at its end; "": that of the request
+	OpenManagement bool              // management needs no token
+	AllowDelete    bool              // the DELETE routes exist
+	WakeRedrives   func()            // a redrive may go on; nil: at its next look
+	AllowedHosts   []string          // names of this broker besides loopback under which management is open
+	UserAgent      string            // of the requests of brokers, which open management refuses
 
 	// CheckCallback refuses callback URLs to which the broker may not post. The client gets
 	// its error. nil: every http and https URL is accepted.

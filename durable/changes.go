@@ -51,6 +51,10 @@ func (s *Store) Changes(ctx context.Context, after int64) (Changes, error) {
 			return err
 		}
 		c.Replays, err = selectAll[Replay](ctx, tx, selectReplaysSince, since, now-replayShown.Milliseconds())
+		if err != nil {
+			return err
+		}
+		c.Tokens, c.NewTokens, err = tokensSince(ctx, tx, since)
 		return err
 	})
 	if err != nil {
@@ -76,6 +80,7 @@ func (t *Sums) Add(version int64) {
 type Extent struct {
 	Version                        int64
 	Producers, Channels, Consumers Sums
+	Tokens                         Sums // of API tokens
 }
 
 const (
@@ -96,6 +101,12 @@ SELECT
     COUNT(*),
     COALESCE(SUM(version % 1000000007), 0)
 FROM consumers`
+
+	tallyTokens = `
+SELECT
+    COUNT(*),
+    COALESCE(SUM(version % 1000000007), 0)
+FROM api_tokens`
 )
 
 // Extent returns the extent of the catalogue, in one consistent snapshot. It reads an index of
@@ -115,7 +126,8 @@ func (s *Store) Extent(ctx context.Context) (e Extent, err error) {
 		for _, part := range []struct {
 			query string
 			to    *Sums
-		}{{tallyProducers, &e.Producers}, {tallyChannels, &e.Channels}, {tallyConsumers, &e.Consumers}} {
+		}{{tallyProducers, &e.Producers}, {tallyChannels, &e.Channels}, {tallyConsumers, &e.Consumers},
+			{tallyTokens, &e.Tokens}} {
 			if err := tx.QueryRowContext(ctx, part.query).Scan(&part.to.Rows, &part.to.Sum); err != nil {
 				return err
 			}

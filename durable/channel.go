@@ -16,6 +16,8 @@ func (c *Channel) columns() columns {
 		{"intake", asBytes{&c.Intake}},
 		{"deleted_no <> 0", &c.Deleted},
 		{"shape", &c.Shape},
+		{"former_token", asBytes{&c.FormerToken}},
+		{"former_until_ms", &c.FormerUntilMs},
 	}
 }
 
@@ -25,7 +27,7 @@ func (c *Channel) made() columns {
 }
 
 func (c *Channel) changed() columns {
-	return c.columns().only("name", "token", "changed_ms", "version")
+	return c.columns().only("name", "token", "changed_ms", "version", "former_token", "former_until_ms")
 }
 
 var (
@@ -105,7 +107,7 @@ func (s *Store) PutChannel(ctx context.Context, p Put) (out Channel, created boo
 }
 
 func (c *Channel) common() common {
-	return common{&c.No, &c.ID, &c.Name, &c.Token, &c.ChangedAt, &c.Version}
+	return common{&c.No, &c.ID, &c.Name, &c.Token, &c.ChangedAt, &c.Version, &c.Former}
 }
 
 func (c change) writeChannel(ctx context.Context, p Put, out *Channel, created bool) (err error) {

@@ -93,8 +93,9 @@ type Producer struct {
 	Version   int64     // of the catalogue when last changed
 	// PublishSecret signs what the producer publishes; empty: nothing is signed.
 	PublishSecret string
-	Deleted       bool   // its ID may belong to another producer
-	Settings      string // record of package policy: what it wants to get back
+	Deleted       bool // its ID may belong to another producer
+	Former
+	Settings string // record of package policy: what it wants to get back
 }
 
 // A Channel broadcasts every message to all its consumers.
@@ -111,6 +112,7 @@ type Channel struct {
 	Paused    bool   // accepts no messages
 	Intake    string // record of package policy: how it takes messages in
 	Deleted   bool   // its ID may belong to another channel; Paused is set, too
+	Former
 }
 
 // A Consumer gets one job for each message posted to its channel after its creation, and for those
@@ -140,6 +142,7 @@ type Consumer struct {
 	SincePolicy string
 	// Replay is not nil in the consumer of a replay, see Generation.
 	Replay *Replay
+	Former
 }
 
 // A Put creates or updates a resource; the three kinds of resources share it. A nil field keeps
@@ -148,7 +151,9 @@ type Put struct {
 	ID       string
 	Name     *string
 	Token    *string
-	NewToken string // used on creation when Token is nil
+	NewToken string // used on creation when Token is nil, and by Rotate
+	// Rotate makes NewToken the token, and keeps the present one valid for so long. nil: not so.
+	Rotate *time.Duration
 	// PublishSecret is of a producer only; empty removes it.
 	PublishSecret *string
 	// Settings is of a producer only; as Intake. Replies makes the consumer of its replies follow them.
@@ -186,6 +191,9 @@ type Changes struct {
 	Channels  []Channel
 	Consumers []Consumer
 	Replays   []Replay // those that have not ended, and those that ended not long ago
+	// Tokens are all API tokens, if one of them has changed: NewTokens.
+	Tokens    []APIToken
+	NewTokens bool
 }
 
 // A Message is a published message. It never changes after it is stored.

@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/bulk"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
 	"github.com/penstock-broker/penstock/internal/feature/history"
+	"github.com/penstock-broker/penstock/internal/feature/lockout"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/feature/redrive"
 	"github.com/penstock-broker/penstock/internal/feature/sampler"
@@ -67,6 +68,7 @@ type broker struct {
 	redis     redis.UniversalClient
 	queue     *redisq.Queue
 	catalogue *catalogue.Catalogue
+	lockout   *lockout.Lockout // of addresses that send wrong tokens; nil: there is no limit
 	node      *cluster.Node
 	client    *egress.Client
 	plane     *hotpath.Plane
@@ -138,6 +140,7 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 		return nil, err
 	}
 	b.catalogue = catalogue.New(b.store, log)
+	b.catalogue.UseSecrets(catalogue.Secrets{Keys: b.cfg.tokenKeys, NowMs: func() int64 { return b.node.NowMs() }})
 	names.Set(b.catalogue)
 	if err := b.catalogue.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", errStore, err)

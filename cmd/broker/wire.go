@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/push"
 	"github.com/penstock-broker/penstock/internal/feature/bulk"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
+	"github.com/penstock-broker/penstock/internal/feature/lockout"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/feature/redrive"
 	"github.com/penstock-broker/penstock/internal/feature/reports"
@@ -42,6 +43,8 @@ import (
 // of Redis and of the other brokers. Nothing runs yet.
 func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) {
 	registry := b.newRegistry()
+	b.lockout = lockout.New(b.cfg.AuthFailures, b.log)
+	registry.MustRegister(b.lockout.Collectors()...)
 	b.catalogue.Watch(b.tellQueue) // before the parts that ask the queue about it
 	agenda := reaper.NewAgenda()
 	b.policies = policy.NewBook(b.cfg.policy())
@@ -87,6 +90,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		PublicURL: strings.TrimSuffix(b.cfg.PublicURL, "/"), AdminToken: b.cfg.AdminToken, OpenManagement: b.cfg.openManagement(), AllowedHosts: b.cfg.allowedHosts(), UserAgent: b.cfg.UserAgent, CheckCallback: callbacks.CheckURL,
 		Announce:  b.announce,
 		Responses: reader, Board: b.board, Stopping: b.plane.Stopping(), Answered: b.answered, EnsureReplies: b.responses.Ensure, FollowReplies: b.responses.Follow,
+		TokenKeys: b.cfg.tokenKeys, Lockout: b.lockout, Proxies: b.cfg.proxies,
 		AllowDelete: b.cfg.AllowDelete, WakeRedrives: b.redrives.Wake,
 		AwaitOthers: b.awaitOthers,
 		Bodies:      bodies, Answers: b.answers, Full: b.quota.Full,

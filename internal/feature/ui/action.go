@@ -165,6 +165,9 @@ func (d *Dashboard) perform(v *view, visit Visit, a *action, t *target) {
 	if v.portal != nil {
 		log = log.With("by_link", true)
 	}
+	if v.grant != nil {
+		log = log.With("token", v.grant.ID)
+	}
 	if err != nil {
 		log.Warn("an action by the dashboard was refused", "error", err)
 		d.refuse(v, visit, err)
@@ -213,7 +216,7 @@ func (v *view) session() string {
 	if v.portal != nil {
 		return string(v.rc.Request.Header.Cookie(portalCookie))
 	}
-	if !v.d.admits(v.rc) {
+	if _, ok := v.d.sessionOf(v.rc); !ok {
 		return ""
 	}
 	return string(v.rc.Request.Header.Cookie(cookieName))

@@ -90,6 +90,7 @@ type frame struct {
 	Bare     bool    // there is no navigation, and no script
 	Live     bool    // the page is brought up to date
 	Portal   *portal // the reader came by a link; nil: not so
+	Narrow   []link  // the navigation of a login that opens few pages; nil: it opens all
 	Query    string
 	Nonce    string // of the script
 	Now      time.Time

@@ -153,6 +153,11 @@ func (f full) Get(_ context.Context, _ string, _ map[string]string, _ url.Values
 	return nil
 }
 
+func (full) Grant(context.Context, []byte) (Grant, error) {
+	return Grant{}, problem.New(403, "api_token_mismatch", "No.")
+}
+func (full) GrantByID(string) (Grant, bool)  { return Grant{}, false }
+func (full) Act(string)                      {}
 func (full) Has(_, _ string, no uint32) bool { return no == 7 }
 
 func (full) Load(context.Context, string, string) (Load, error) {
@@ -206,6 +211,11 @@ func (e empty) Get(_ context.Context, _ string, _ map[string]string, _ url.Value
 	return json.Unmarshal([]byte("{}"), into)
 }
 
+func (empty) Grant(context.Context, []byte) (Grant, error) {
+	return Grant{}, problem.New(403, "api_token_mismatch", "No.")
+}
+func (empty) GrantByID(string) (Grant, bool)                       { return Grant{}, false }
+func (empty) Act(string)                                           {}
 func (empty) Has(string, string, uint32) bool                      { return false }
 func (e empty) Load(context.Context, string, string) (Load, error) { return Load{}, e.err }
 func (e empty) Do(Request) (Answer, error)                         { return Answer{Body: []byte("{}")}, e.err }

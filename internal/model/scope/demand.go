@@ -47,7 +47,7 @@ func (s *Scope) opens(d *Demand) bool {
 		return (d.Door == Owner || d.Door == Sole) && d.Consumer != "" && d.Channel == s.Channel &&
 			d.Consumer == s.Consumer
 	case Dead:
-		return d.Dead && d.Door != Publish
+		return d.Dead && (d.Door == Owner || d.Door == Sole)
 	}
 	return false
 }

@@ -138,4 +138,6 @@ func (s Set) Words() []string {
 func (s Set) String() string { return strings.Join(s.Words(), " ") }
 
 // Has reports whether the set has a scope of that kind.
-func (s Set) Has(k Kind) bool { return slices.ContainsFunc(s, func(one Scope) bool { return one.Kind == k }) }
+func (s Set) Has(k Kind) bool {
+	return slices.ContainsFunc(s, func(one Scope) bool { return one.Kind == k })
+}
