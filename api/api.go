@@ -255,7 +255,7 @@ type Options struct {
 	TokenKeys      apitoken.Keys     // of the digests of API tokens
 	Lockout        *lockout.Lockout  // of addresses that send wrong tokens; nil: none is
 	Proxies        forwarded.Trusted // whose X-Forwarded-For counts
-	PublicURL      string            // the address of the brokers in links, without a slash at its end; "": that of the request
+	PublicURL      string            // of the brokers in links, without a slash at its end; "": that of the request
 	OpenManagement bool              // management needs no token
 	AllowDelete    bool              // the DELETE routes exist
 	WakeRedrives   func()            // a redrive may go on; nil: at its next look

@@ -170,7 +170,8 @@ func (a *API) redriveDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	}
 	if scoped(rc) == nil && !a.o.Catalogue.ConsumerTokenMatches(token, ch, k) {
 		return problem.New(fasthttp.StatusBadRequest, "requeue_token_mismatch",
-			"The field requeue, or without it X-Broker-Consumer-Token or Authorization: Bearer, must be the consumer's token.").OfToken()
+			"The field requeue, or without it X-Broker-Consumer-Token or Authorization: Bearer, must be the consumer's token.").
+			OfToken()
 	}
 	if _, err := a.o.Desk.RedriveAll(ctx, k.No); err != nil {
 		return err

@@ -123,7 +123,8 @@ func (a *API) redriveReplies(ctx context.Context, rc *fasthttp.RequestCtx) error
 	}
 	if scoped(rc) == nil && !a.o.Catalogue.ProducerTokenMatches(token, p) {
 		return problem.New(fasthttp.StatusBadRequest, "requeue_token_mismatch",
-			"The field requeue, or without it X-Broker-Producer-Token or Authorization: Bearer, must be the producer's token.").OfToken()
+			"The field requeue, or without it X-Broker-Producer-Token or Authorization: Bearer, must be the producer's token.").
+			OfToken()
 	}
 	if err == errNoReplies {
 		return accepted(rc)

@@ -21,8 +21,8 @@ import (
 
 // errOutOfScope refuses an API token that is right, and does not open the route.
 func errOutOfScope(g *catalogue.Grant) error {
-	return problem.Newf(fasthttp.StatusForbidden, "out_of_scope", "The scopes of this API token do not open this route: %s.",
-		g.Scopes)
+	return problem.Newf(fasthttp.StatusForbidden, "out_of_scope",
+		"The scopes of this API token do not open this route: %s.", g.Scopes)
 }
 
 // errOnlyAdmin refuses an API token where tokens are made and ended.
@@ -134,4 +134,13 @@ func veil(rc *fasthttp.RequestCtx, tokens ...*string) {
 	for _, t := range tokens {
 		*t = ""
 	}
+}
+
+// mayForward refuses a consumer whose dead letters go to a channel that the scopes of an API token do not open.
+func mayForward(rc *fasthttp.RequestCtx, disposal string) error {
+	to, forwards := strings.CutPrefix(disposal, "forward:")
+	if g := scoped(rc); forwards && g != nil && !g.Scopes.Opens(scope.Demand{Door: scope.Management, Channel: to}) {
+		return errOutOfScope(g)
+	}
+	return nil
 }

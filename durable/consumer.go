@@ -42,7 +42,8 @@ func (k *Consumer) made() columns {
 }
 
 func (k *Consumer) changed() columns {
-	return k.columns().only("name", "token", "callback_url", "type", "protocol", "policy", "changed_ms", "version", "former_token", "former_until_ms")
+	return k.columns().only("name", "token", "callback_url", "type", "protocol", "policy", "changed_ms", "version",
+		"former_token", "former_until_ms")
 }
 
 var (

@@ -109,6 +109,13 @@ type broker struct {
 	outdated     bool               // Redis knew another history of the store when this broker began
 }
 
+// newCatalogue returns an empty copy of the catalogue.
+func (b *broker) newCatalogue() *catalogue.Catalogue {
+	c := catalogue.New(b.store, b.log)
+	c.UseSecrets(catalogue.Secrets{Keys: b.cfg.tokenKeys, NowMs: func() int64 { return b.node.NowMs() }})
+	return c
+}
+
 // openBroker opens the stores, migrates, and wires all parts. Nothing runs yet. Errors for exit
 // code 3 are errStore, those for code 1 errSettings and errSeed.
 func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, err error) {
@@ -139,8 +146,7 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 	if err := b.applySeeds(ctx); err != nil {
 		return nil, err
 	}
-	b.catalogue = catalogue.New(b.store, log)
-	b.catalogue.UseSecrets(catalogue.Secrets{Keys: b.cfg.tokenKeys, NowMs: func() int64 { return b.node.NowMs() }})
+	b.catalogue = b.newCatalogue()
 	names.Set(b.catalogue)
 	if err := b.catalogue.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", errStore, err)

@@ -43,8 +43,6 @@ import (
 // of Redis and of the other brokers. Nothing runs yet.
 func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) {
 	registry := b.newRegistry()
-	b.lockout = lockout.New(b.cfg.AuthFailures, b.log)
-	registry.MustRegister(b.lockout.Collectors()...)
 	b.catalogue.Watch(b.tellQueue) // before the parts that ask the queue about it
 	agenda := reaper.NewAgenda()
 	b.policies = policy.NewBook(b.cfg.policy())
@@ -90,8 +88,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		PublicURL: strings.TrimSuffix(b.cfg.PublicURL, "/"), AdminToken: b.cfg.AdminToken, OpenManagement: b.cfg.openManagement(), AllowedHosts: b.cfg.allowedHosts(), UserAgent: b.cfg.UserAgent, CheckCallback: callbacks.CheckURL,
 		Announce:  b.announce,
 		Responses: reader, Board: b.board, Stopping: b.plane.Stopping(), Answered: b.answered, EnsureReplies: b.responses.Ensure, FollowReplies: b.responses.Follow,
-		TokenKeys: b.cfg.tokenKeys, Lockout: b.lockout, Proxies: b.cfg.proxies,
-		AllowDelete: b.cfg.AllowDelete, WakeRedrives: b.redrives.Wake,
+		TokenKeys: b.cfg.tokenKeys, Lockout: b.lockout, Proxies: b.cfg.proxies, AllowDelete: b.cfg.AllowDelete, WakeRedrives: b.redrives.Wake,
 		AwaitOthers: b.awaitOthers,
 		Bodies:      bodies, Answers: b.answers, Full: b.quota.Full,
 		Writable: b.node.Writable, Warning: b.warnings.text,
@@ -199,6 +196,8 @@ func (b *broker) newRegistry() *prometheus.Registry {
 	b.restorations = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_store_restorations_total",
 		Help: "Signs of a store that went back to an earlier state, as this broker noticed: its history or its catalogue."})
 	registry.MustRegister(b.restorations)
+	b.lockout = lockout.New(b.cfg.AuthFailures, b.log)
+	registry.MustRegister(b.lockout.Collectors()...)
 	b.registry = registry
 	return registry
 }

@@ -10,6 +10,13 @@ DELETE FROM alerts
 WHERE sink > 0
   AND at_ms < ?;
 
+DELETE FROM api_tokens
+WHERE expires_ms > 0
+  AND expires_ms < ?;
+
+DELETE FROM api_tokens
+WHERE id = ?;
+
 DELETE FROM attempts
 WHERE consumer_no = ?
   AND message_id IN (?...);
@@ -337,6 +344,19 @@ INSERT IGNORE INTO status_events (
     reason_code
 )
 VALUES (?, ?, ?, ?, ?);
+
+INSERT INTO api_tokens (
+    id,
+    name,
+    scopes,
+    digest,
+    key_id,
+    created_ms,
+    expires_ms,
+    used_ms,
+    version
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 INSERT INTO attempts (
     consumer_no,
@@ -1034,6 +1054,11 @@ SELECT
       AND o.message_id <= ?
       AND NOT EXISTS (SELECT 1 FROM deliveries v WHERE v.consumer_no = o.consumer_no AND v.message_id = o.message_id)
       AND NOT EXISTS (SELECT 1 FROM dead_jobs d WHERE d.consumer_no = o.consumer_no AND d.message_id = o.message_id);
+
+SELECT
+    COUNT(*),
+    COALESCE(SUM(version % 1000000007), 0)
+FROM api_tokens;
 
 SELECT
     COUNT(*),
@@ -2292,6 +2317,34 @@ WHERE channel_no = ?
 
 SELECT
     id,
+    name,
+    scopes,
+    digest,
+    key_id,
+    created_ms,
+    expires_ms,
+    used_ms,
+    version
+FROM api_tokens
+WHERE id = ?;
+
+SELECT
+    id,
+    name,
+    scopes,
+    digest,
+    key_id,
+    created_ms,
+    expires_ms,
+    used_ms,
+    version
+FROM api_tokens
+WHERE id >= ?
+ORDER BY id
+LIMIT ?;
+
+SELECT
+    id,
     owner,
     fence,
     channel_no,
@@ -3255,7 +3308,9 @@ SELECT
     state_ms,
     until_id,
     since_id,
-    since_policy
+    since_policy,
+    former_token,
+    former_until_ms
 FROM consumers
 WHERE channel_no = ?
   AND id = ?
@@ -3279,7 +3334,9 @@ SELECT
     state_ms,
     until_id,
     since_id,
-    since_policy
+    since_policy,
+    former_token,
+    former_until_ms
 FROM consumers
 WHERE no = ?;
 
@@ -3301,7 +3358,9 @@ SELECT
     state_ms,
     until_id,
     since_id,
-    since_policy
+    since_policy,
+    former_token,
+    former_until_ms
 FROM consumers
 WHERE version > ?
 ORDER BY no;
@@ -3324,7 +3383,9 @@ SELECT
     paused,
     intake,
     deleted_no <> 0,
-    shape
+    shape,
+    former_token,
+    former_until_ms
 FROM channels
 WHERE id = ?
   AND deleted_no = 0;
@@ -3340,7 +3401,9 @@ SELECT
     paused,
     intake,
     deleted_no <> 0,
-    shape
+    shape,
+    former_token,
+    former_until_ms
 FROM channels
 WHERE version > ?
 ORDER BY no;
@@ -3354,7 +3417,9 @@ SELECT
     version,
     publish_secret,
     deleted_no <> 0,
-    COALESCE(settings, '')
+    COALESCE(settings, ''),
+    former_token,
+    former_until_ms
 FROM producers
 WHERE id = ?
   AND deleted_no = 0;
@@ -3368,7 +3433,9 @@ SELECT
     version,
     publish_secret,
     deleted_no <> 0,
-    COALESCE(settings, '')
+    COALESCE(settings, ''),
+    former_token,
+    former_until_ms
 FROM producers
 WHERE version > ?
 ORDER BY no;
@@ -4026,6 +4093,9 @@ FROM (
 ) x;
 
 SELECT COUNT(*)
+FROM api_tokens;
+
+SELECT COUNT(*)
 FROM channels c
 JOIN nodes n
   ON n.no = ?
@@ -4493,6 +4563,11 @@ WHERE sink = ?
   AND event = ?
   AND tries = ?;
 
+UPDATE api_tokens
+SET used_ms = ?
+WHERE id = ?
+  AND used_ms < ?;
+
 UPDATE books
 SET
     through_id = ?,
@@ -4629,7 +4704,9 @@ SET
     name = ?,
     token = ?,
     changed_ms = ?,
-    version = ?
+    version = ?,
+    former_token = ?,
+    former_until_ms = ?
 WHERE no = ?;
 
 UPDATE channels
@@ -4684,7 +4761,9 @@ SET
     protocol = ?,
     policy = ?,
     changed_ms = ?,
-    version = ?
+    version = ?,
+    former_token = ?,
+    former_until_ms = ?
 WHERE no = ?;
 
 UPDATE consumers
@@ -4885,7 +4964,9 @@ SET
     name = ?,
     token = ?,
     changed_ms = ?,
-    version = ?
+    version = ?,
+    former_token = ?,
+    former_until_ms = ?
 WHERE no = ?;
 
 UPDATE producers

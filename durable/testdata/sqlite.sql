@@ -8,6 +8,13 @@ DELETE FROM alerts
 WHERE sink > 0
   AND at_ms < ?;
 
+DELETE FROM api_tokens
+WHERE expires_ms > 0
+  AND expires_ms < ?;
+
+DELETE FROM api_tokens
+WHERE id = ?;
+
 DELETE FROM attempts
 WHERE consumer_no = ?
   AND message_id IN (?...);
@@ -233,6 +240,19 @@ INSERT INTO alerts (
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)
 ON CONFLICT DO NOTHING;
+
+INSERT INTO api_tokens (
+    id,
+    name,
+    scopes,
+    digest,
+    key_id,
+    created_ms,
+    expires_ms,
+    used_ms,
+    version
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 INSERT INTO attempts (
     consumer_no,
@@ -1057,6 +1077,11 @@ SELECT
       AND o.message_id <= ?
       AND NOT EXISTS (SELECT 1 FROM deliveries v WHERE v.consumer_no = o.consumer_no AND v.message_id = o.message_id)
       AND NOT EXISTS (SELECT 1 FROM dead_jobs d WHERE d.consumer_no = o.consumer_no AND d.message_id = o.message_id);
+
+SELECT
+    COUNT(*),
+    COALESCE(SUM(version % 1000000007), 0)
+FROM api_tokens;
 
 SELECT
     COUNT(*),
@@ -2257,6 +2282,34 @@ WHERE channel_no = ?
 
 SELECT
     id,
+    name,
+    scopes,
+    digest,
+    key_id,
+    created_ms,
+    expires_ms,
+    used_ms,
+    version
+FROM api_tokens
+WHERE id = ?;
+
+SELECT
+    id,
+    name,
+    scopes,
+    digest,
+    key_id,
+    created_ms,
+    expires_ms,
+    used_ms,
+    version
+FROM api_tokens
+WHERE id >= ?
+ORDER BY id
+LIMIT ?;
+
+SELECT
+    id,
     owner,
     fence,
     channel_no,
@@ -3165,7 +3218,9 @@ SELECT
     state_ms,
     until_id,
     since_id,
-    since_policy
+    since_policy,
+    former_token,
+    former_until_ms
 FROM consumers
 WHERE channel_no = ?
   AND id = ?
@@ -3189,7 +3244,9 @@ SELECT
     state_ms,
     until_id,
     since_id,
-    since_policy
+    since_policy,
+    former_token,
+    former_until_ms
 FROM consumers
 WHERE no = ?;
 
@@ -3211,7 +3268,9 @@ SELECT
     state_ms,
     until_id,
     since_id,
-    since_policy
+    since_policy,
+    former_token,
+    former_until_ms
 FROM consumers
 WHERE version > ?
 ORDER BY no;
@@ -3234,7 +3293,9 @@ SELECT
     paused,
     intake,
     deleted_no <> 0,
-    shape
+    shape,
+    former_token,
+    former_until_ms
 FROM channels
 WHERE id = ?
   AND deleted_no = 0;
@@ -3250,7 +3311,9 @@ SELECT
     paused,
     intake,
     deleted_no <> 0,
-    shape
+    shape,
+    former_token,
+    former_until_ms
 FROM channels
 WHERE version > ?
 ORDER BY no;
@@ -3264,7 +3327,9 @@ SELECT
     version,
     publish_secret,
     deleted_no <> 0,
-    COALESCE(settings, '')
+    COALESCE(settings, ''),
+    former_token,
+    former_until_ms
 FROM producers
 WHERE id = ?
   AND deleted_no = 0;
@@ -3278,7 +3343,9 @@ SELECT
     version,
     publish_secret,
     deleted_no <> 0,
-    COALESCE(settings, '')
+    COALESCE(settings, ''),
+    former_token,
+    former_until_ms
 FROM producers
 WHERE version > ?
 ORDER BY no;
@@ -3946,6 +4013,9 @@ FROM (
 ) x;
 
 SELECT COUNT(*)
+FROM api_tokens;
+
+SELECT COUNT(*)
 FROM channels c
 JOIN nodes n
   ON n.no = ?
@@ -4338,6 +4408,11 @@ WHERE sink = ?
   AND event = ?
   AND tries = ?;
 
+UPDATE api_tokens
+SET used_ms = ?
+WHERE id = ?
+  AND used_ms < ?;
+
 UPDATE books
 SET
     through_id = ?,
@@ -4474,7 +4549,9 @@ SET
     name = ?,
     token = ?,
     changed_ms = ?,
-    version = ?
+    version = ?,
+    former_token = ?,
+    former_until_ms = ?
 WHERE no = ?;
 
 UPDATE channels
@@ -4529,7 +4606,9 @@ SET
     protocol = ?,
     policy = ?,
     changed_ms = ?,
-    version = ?
+    version = ?,
+    former_token = ?,
+    former_until_ms = ?
 WHERE no = ?;
 
 UPDATE consumers
@@ -4735,7 +4814,9 @@ SET
     name = ?,
     token = ?,
     changed_ms = ?,
-    version = ?
+    version = ?,
+    former_token = ?,
+    former_until_ms = ?
 WHERE no = ?;
 
 UPDATE producers

@@ -19,12 +19,12 @@ CREATE TABLE IF NOT EXISTS api_tokens (
 SET @penstock_ddl = (
     SELECT IF(
         COUNT(*) = 0,
-        'ALTER TABLE producers ADD COLUMN former_token VARBINARY(255) NOT NULL DEFAULT , ADD COLUMN former_until_ms BIGINT NOT NULL DEFAULT 0',
+        'ALTER TABLE producers ADD COLUMN former_token VARBINARY(255) NOT NULL DEFAULT '''', ADD COLUMN former_until_ms BIGINT NOT NULL DEFAULT 0',
         'DO 0'
     )
     FROM information_schema.columns
     WHERE table_schema = DATABASE()
-      AND table_name = '{t}'
+      AND table_name = 'producers'
       AND column_name = 'former_token'
 );
 
@@ -37,12 +37,12 @@ DEALLOCATE PREPARE penstock_ddl;
 SET @penstock_ddl = (
     SELECT IF(
         COUNT(*) = 0,
-        'ALTER TABLE channels ADD COLUMN former_token VARBINARY(255) NOT NULL DEFAULT , ADD COLUMN former_until_ms BIGINT NOT NULL DEFAULT 0',
+        'ALTER TABLE channels ADD COLUMN former_token VARBINARY(255) NOT NULL DEFAULT '''', ADD COLUMN former_until_ms BIGINT NOT NULL DEFAULT 0',
         'DO 0'
     )
     FROM information_schema.columns
     WHERE table_schema = DATABASE()
-      AND table_name = '{t}'
+      AND table_name = 'channels'
       AND column_name = 'former_token'
 );
 
@@ -55,12 +55,12 @@ DEALLOCATE PREPARE penstock_ddl;
 SET @penstock_ddl = (
     SELECT IF(
         COUNT(*) = 0,
-        'ALTER TABLE consumers ADD COLUMN former_token VARBINARY(255) NOT NULL DEFAULT , ADD COLUMN former_until_ms BIGINT NOT NULL DEFAULT 0',
+        'ALTER TABLE consumers ADD COLUMN former_token VARBINARY(255) NOT NULL DEFAULT '''', ADD COLUMN former_until_ms BIGINT NOT NULL DEFAULT 0',
         'DO 0'
     )
     FROM information_schema.columns
     WHERE table_schema = DATABASE()
-      AND table_name = '{t}'
+      AND table_name = 'consumers'
       AND column_name = 'former_token'
 );
 

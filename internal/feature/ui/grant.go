@@ -71,7 +71,8 @@ func (g *Grant) opens(page string, v *view) bool {
 
 // ownDead are the actions on dead letters, and ownActions the others that the tokens of a consumer allow.
 var (
-	ownDead    = map[string]bool{"redrive": true, "delete": true, "redrive-pause": true, "redrive-resume": true, "redrive-cancel": true}
+	ownDead = map[string]bool{"redrive": true, "delete": true, "redrive-pause": true, "redrive-resume": true,
+		"redrive-cancel": true}
 	ownActions = map[string]bool{"pause": true, "resume": true, "revive": true, "retry": true, "test": true}
 )
 
@@ -92,22 +93,22 @@ func (v *view) may(action string, t *target) bool {
 // mayPublish reports whether whoever looks at a page may open the form that sends a message.
 func (v *view) mayPublish() bool { return v.grant == nil || v.grant.Scopes.Has(scope.Write) }
 
-// A link is one of the navigation.
-type link struct{ Name, URL string }
+// A navLink is one of the navigation.
+type navLink struct{ Name, URL string }
 
 // narrow returns the navigation of a grant that does not open the whole dashboard; nil: it does.
-func (g *Grant) narrow() (links []link) {
+func (g *Grant) narrow() (links []navLink) {
 	if g.Scopes.Has(scope.Read) || g.Scopes.Has(scope.Write) {
 		return nil
 	}
 	for _, s := range g.Scopes {
 		switch s.Kind {
 		case scope.Dead:
-			links = append(links, link{"Dead letters", Prefix + "dlq"})
+			links = append(links, navLink{"Dead letters", Prefix + "dlq"})
 		case scope.Channel:
-			links = append(links, link{s.Channel, channelURL(s.Channel)})
+			links = append(links, navLink{s.Channel, channelURL(s.Channel)})
 		case scope.Consumer:
-			links = append(links, link{s.Channel + " / " + s.Consumer, consumerURL(s.Channel, s.Consumer)})
+			links = append(links, navLink{s.Channel + " / " + s.Consumer, consumerURL(s.Channel, s.Consumer)})
 		}
 	}
 	return links

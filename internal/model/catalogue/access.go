@@ -123,8 +123,8 @@ func (c *Catalogue) authorizeConsumer(ctx context.Context, channelID string, cha
 	return s, nil
 }
 
-func (c *Catalogue) consumer(channelID string, channelToken []byte, consumerID string, consumerToken []byte) (s Standing,
-	refusal *problem.Problem) {
+func (c *Catalogue) consumer(channelID string, channelToken []byte, consumerID string,
+	consumerToken []byte) (s Standing, refusal *problem.Problem) {
 	c.mu.RLock()
 	ch := c.channels[channelID]
 	var k *durable.Consumer

@@ -258,9 +258,7 @@ func (c *Catalogue) take(changes durable.Changes, refresh uint64, all bool) (new
 		news = append(news, c.lose(before)...)
 	}
 	c.note(changes)
-	if changes.NewTokens {
-		c.takeTokens(changes.Tokens)
-	}
+	c.takeTokens(changes)
 	c.revise(changes, all)
 	c.version, c.lower = changes.Version, 0
 	c.finished = refresh

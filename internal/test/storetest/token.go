@@ -12,6 +12,7 @@ import (
 
 var tokenTests = map[string]func(*testing.T, *fixture){
 	"an API token is among the changes of the catalogue until it is deleted": func(t *testing.T, f *fixture) {
+		f.channel(t, "c", 0)
 		before, err := f.Changes(f.ctx, 0)
 		require.NoError(t, err)
 		require.True(t, before.NewTokens, "all rows are asked for")
