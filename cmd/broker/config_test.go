@@ -28,7 +28,7 @@ func TestTheDefaultsAreThePromisedOnes(t *testing.T) {
 	require.EqualValues(t, 1<<30, c.journalLimit)
 	c.bodyLimit, c.bulkLimit, c.journalLimit = 0, 0, 0
 	require.Equal(t, config{
-		Listen: "127.0.0.1:8080", DataDir: "./data",
+		Listen: "127.0.0.1:8080", DataDir: "./data", AuthFailures: 100,
 		DeliveryTimeout: 30 * time.Second, StopTimeout: 30 * time.Second, DrainTimeout: 30 * time.Second,
 		RationalDelay: 2 * time.Second,
 		MaxRetries:    5, RetryBackoff: []time.Duration{5 * time.Second, 30 * time.Second, time.Minute},

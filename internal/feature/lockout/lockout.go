@@ -126,28 +126,25 @@ func (l *Lockout) Failed(a netip.Addr) time.Duration {
 	return 0
 }
 
-// makeRoom removes what is over, and where that is too little one that is not limited, or any. mu is held.
+// looked is how many addresses makeRoom looks at: a flood of addresses must not make each of them dear.
+const looked = 16
+
+// makeRoom forgets an address, where there are too many: of a few, one that is not limited, else any. mu is held.
 func (l *Lockout) makeRoom(now time.Time) {
 	if len(l.of) < most {
 		return
 	}
-	for of, e := range l.of {
-		if now.Sub(e.began) >= Window && !now.Before(e.limited) {
-			delete(l.of, of)
-		}
-	}
 	var last netip.Prefix
+	n := 0
 	for of, e := range l.of { // in no order
-		if len(l.of) < most {
-			return
+		if last = of; !now.Before(e.limited) {
+			break
 		}
-		if last = of; e.limited.IsZero() {
-			delete(l.of, of)
+		if n++; n == looked {
+			break
 		}
 	}
-	if len(l.of) >= most {
-		delete(l.of, last)
-	}
+	delete(l.of, last)
 }
 
 // tell writes a line of the log, of each address once in a minute and of few addresses. mu is held.
