@@ -359,3 +359,26 @@ func TestALoginByAnAPITokenOpensItsPages(t *testing.T) {
 	w.do("POST", "/ui/login", "token=pst_x", formHeader).is(403)
 	w.get("/ui/", w.session(adminToken)).is(200)
 }
+
+// tokenExchanges are requests to the routes of tokens.
+func tokenExchanges(w *world) (all []wired) {
+	do := func(status int, method, route, path, body string, headers ...string) reply {
+		w.t.Helper()
+		r := w.do(method, path, body, headers...).is(status)
+		all = append(all, wired{method + " " + route, method + " " + path, r})
+		return r
+	}
+	w.put("/producer/rotates", "").is(201)
+	w.put("/channel/rotates", "").is(201)
+	w.put("/channel/rotates/consumer/k", "type=pull").is(201)
+	for route, path := range map[string]string{"/producer/{producer}": "/producer/rotates",
+		"/channel/{channel}": "/channel/rotates", "/channel/{channel}/consumer/{consumer}": "/channel/rotates/consumer/k"} {
+		do(200, "POST", route+"/rotate-token", path+"/rotate-token", "overlap=1h", formHeader)
+	}
+	made := do(201, "POST", "/tokens", "/tokens", `{"Name":"t","Scopes":["channel:c"],"Expires":"1h"}`).json()
+	_, err := w.cat.Grant(w.t.Context(), []byte(made["Token"].(string)))
+	require.NoError(w.t, err)
+	do(200, "GET", "/tokens", "/tokens", "")
+	do(204, "DELETE", "/tokens/{token}", "/tokens/"+made["ID"].(string), "")
+	return all
+}
