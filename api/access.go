@@ -29,7 +29,7 @@ var (
 		"This route needs a token: X-Broker-Admin-Token, or where a consumer or producer has access, its token and the "+
 			"token of the channel. Authorization: Bearer stands for each of them whose header is missing.")
 	errAdminToken = problem.New(fasthttp.StatusForbidden, "admin_token_mismatch",
-		"The admin token, in X-Broker-Admin-Token or Authorization: Bearer, does not match.")
+		"The admin token, in X-Broker-Admin-Token or Authorization: Bearer, does not match.").OfToken()
 	errNoAdmin = problem.New(fasthttp.StatusForbidden, "admin_disabled",
 		"This route needs an admin token, and this broker has none configured.")
 )
@@ -45,6 +45,9 @@ func (a *API) admit(ctx context.Context, rc *fasthttp.RequestCtx, access Access)
 }
 
 func (a *API) decide(ctx context.Context, rc *fasthttp.RequestCtx, access Access) error {
+	if g, ok := rc.UserValue(loginKey).(*catalogue.Grant); ok {
+		return a.admitGrant(rc, access, g)
+	}
 	switch access {
 	case AccessAdmin:
 		return a.checkAdmin(rc)
@@ -52,8 +55,18 @@ func (a *API) decide(ctx context.Context, rc *fasthttp.RequestCtx, access Access
 		return a.admitReceiver(ctx, rc)
 	case AccessManagement, AccessOwn, AccessPublished, AccessJob, AccessSender:
 		return a.admitReader(ctx, rc, access)
+	case AccessTokens:
+		return a.admitTokens(rc)
 	case AccessConsumer:
+		if token := a.scopedToken(rc, access); token != nil {
+			return a.admitScoped(ctx, rc, access, token)
+		}
 		return a.admitConsumer(ctx, rc)
+	case AccessForm:
+		if token := a.scopedToken(rc, access); token != nil {
+			return a.admitScoped(ctx, rc, access, token)
+		}
+		return nil
 	case AccessRetrigger:
 		who, err := a.callerOf(rc, access)
 		if err != nil {
@@ -83,6 +96,8 @@ func (a *API) admitReader(ctx context.Context, rc *fasthttp.RequestCtx, access A
 	switch {
 	case err != nil:
 		return err
+	case who == byScope:
+		return a.admitScoped(ctx, rc, access, a.scopedToken(rc, access))
 	case who == byConsumer:
 		return a.admitConsumer(ctx, rc)
 	case who == byProducer && access == AccessSender:
@@ -104,6 +119,7 @@ const (
 	byAdmin
 	byConsumer
 	byProducer
+	byScope // an API token, see scoped.go
 )
 
 // callerOf returns who calls a route: the owner of the first token that has a header of its own and that
@@ -112,6 +128,9 @@ const (
 func (a *API) callerOf(rc *fasthttp.RequestCtx, access Access) (caller, error) {
 	h := &rc.Request.Header
 	sent := func(name string) bool { return len(h.Peek(name)) > 0 }
+	if a.scopedToken(rc, access) != nil {
+		return byScope, nil
+	}
 	consumers, producers, sender := access.forConsumers(), access.forProducers(), access == AccessSender
 	switch {
 	case sent(headerAdminToken):
@@ -222,7 +241,11 @@ func (a *API) checkAdmin(rc *fasthttp.RequestCtx) error {
 		return err
 	case len(token) == 0:
 		return errTokenMissing
-	case !catalogue.TokenMatches(token, a.o.AdminToken):
+	}
+	if err := a.spared(rc); err != nil {
+		return err
+	}
+	if !catalogue.TokenMatches(token, a.o.AdminToken) {
 		return errAdminToken
 	}
 	answer.SetKey(rc, share.Management(share.AddressOf(rc.RemoteAddr())))

@@ -20,6 +20,10 @@ func TestClosedManagementNeedsTheAdminToken(t *testing.T) {
 		if r.Access != AccessManagement && r.Access != AccessPublished || r.Method == del {
 			continue
 		}
+		if strings.HasSuffix(r.Path, "/rotate-token") { // the tokens are those of below; token_test.go rotates
+			w.post(example(r.Path)).problem(401, "token_missing")
+			continue
+		}
 		path := example(r.Path)
 		headers := []string{formHeader}
 		body := formFor(path)

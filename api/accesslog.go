@@ -74,7 +74,7 @@ func (a *API) logAccess(rc *fasthttp.RequestCtx, route string, took time.Duratio
 	}
 	line = append(line, slog.Float64("ms", float64(took.Microseconds())/1000))
 	text("request_id", requestID(rc))
-	text("address", rc.RemoteIP().String())
+	text("address", a.client(rc).String())
 	text("user_agent", string(rc.UserAgent()))
 	text("producer", string(rc.Request.Header.Peek(headerProducerID)))
 	channelID, _ := broadcastChannel(rc)

@@ -13,9 +13,11 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
 	"github.com/penstock-broker/penstock/internal/feature/history"
+	"github.com/penstock-broker/penstock/internal/feature/lockout"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/feature/sampler"
 	"github.com/penstock-broker/penstock/internal/feature/ui"
+	"github.com/penstock-broker/penstock/internal/model/apitoken"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/auditlog"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
@@ -23,6 +25,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/jobs"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/tool/answer"
+	"github.com/penstock-broker/penstock/internal/tool/forwarded"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 	"github.com/penstock-broker/penstock/redisq"
@@ -99,6 +102,9 @@ type Store interface {
 	EndSQSKeys(ctx context.Context, channelID, id string) error
 	Audit(ctx context.Context) error
 	AuditEntries(ctx context.Context, q durable.AuditQuery) (page []auditlog.Entry, next uint64, err error)
+	CreateAPIToken(ctx context.Context, t durable.APIToken, lasts time.Duration) (durable.APIToken, error)
+	DeleteAPIToken(ctx context.Context, id string) error
+	APITokens(ctx context.Context, from string, limit int) ([]durable.APIToken, error)
 	Ping(ctx context.Context) error
 }
 
@@ -254,13 +260,16 @@ type Options struct {
 	// Portray is what the audit log shows of a row of the store: audit.Portray.
 	Portray func(row any) any
 
-	AdminToken     string   // "": every admin request is refused
-	PublicURL      string   // the address of the brokers in links, without a slash at its end; "": that of the request
-	OpenManagement bool     // management needs no token
-	AllowDelete    bool     // the DELETE routes exist
-	WakeRedrives   func()   // a redrive may go on; nil: at its next look
-	AllowedHosts   []string // names of this broker besides loopback under which management is open
-	UserAgent      string   // of the requests of brokers, which open management refuses
+	AdminToken     string            // "": every admin request is refused
+	TokenKeys      apitoken.Keys     // of the digests of API tokens
+	Lockout        *lockout.Lockout  // of addresses that send wrong tokens; nil: none is
+	Proxies        forwarded.Trusted // whose X-Forwarded-For counts
+	PublicURL      string            // of the brokers in links, without a slash at its end; "": that of the request
+	OpenManagement bool              // management needs no token
+	AllowDelete    bool              // the DELETE routes exist
+	WakeRedrives   func()            // a redrive may go on; nil: at its next look
+	AllowedHosts   []string          // names of this broker besides loopback under which management is open
+	UserAgent      string            // of the requests of brokers, which open management refuses
 
 	// CheckCallback refuses callback URLs to which the broker may not post. The client gets
 	// its error. nil: every http and https URL is accepted.

@@ -21,27 +21,16 @@ import (
 // the request (name); the store writes the entry with the change. A handler that changes no row of the store calls
 // Store.Audit itself, before it acts.
 
-// auditKey is the user value with the *Route whose changes are logged, actorKey that with who is asking where a
-// page of the dashboard has decided it.
-const (
-	auditKey = "audited route"
-	actorKey = "actor"
-)
-
-// audited notes the route for name, where its changes are logged.
-func (route *Route) audited(rc *fasthttp.RequestCtx) {
-	if route.Audit != "" {
-		rc.SetUserValue(auditKey, route)
-	}
-}
+// actorKey is the user value with who is asking, where a page of the dashboard has decided it.
+const actorKey = "actor"
 
 // name says in the context of a request that was admitted who makes which change.
 func (a *API) name(rc *fasthttp.RequestCtx, access Access) {
-	route, ok := rc.UserValue(auditKey).(*Route)
-	if !ok {
+	route, ok := rc.UserValue(routeKey).(*Route)
+	if !ok || route.Audit == "" {
 		return
 	}
-	d := auditlog.NewDeed(a.actor(rc, access), addressOf(rc), route.Audit, route.resource(rc))
+	d := auditlog.NewDeed(a.actor(rc, access), a.addressOf(rc), route.Audit, route.resource(rc))
 	d.Portray = a.o.Portray
 	if string(rc.Request.Header.UserAgent()) == apitype.FailSafe && access == AccessAdmin {
 		return // the fail-safe of a broker, which repeats what was to be done anyway
@@ -85,7 +74,7 @@ func (p pages) Reveal(ctx context.Context, who, channel, message string) error {
 	if who == "" {
 		who = p.actor(p.rc, AccessUI)
 	}
-	d := auditlog.NewDeed(who, addressOf(p.rc), "reveal payload", messagePath(channel, message))
+	d := auditlog.NewDeed(who, p.addressOf(p.rc), "reveal payload", messagePath(channel, message))
 	return p.o.Store.Audit(auditlog.With(ctx, d))
 }
 
@@ -93,6 +82,9 @@ func (p pages) Reveal(ctx context.Context, who, channel, message string) error {
 func (a *API) actor(rc *fasthttp.RequestCtx, access Access) string {
 	if who, ok := rc.UserValue(actorKey).(string); ok {
 		return who
+	}
+	if g := scoped(rc); g != nil {
+		return "API token " + g.ID
 	}
 	consumer := func() string { return "consumer " + param(rc, "channel") + "/" + param(rc, "consumer") }
 	switch access {
@@ -122,15 +114,11 @@ func (a *API) actor(rc *fasthttp.RequestCtx, access Access) string {
 }
 
 // addressOf is the address of the client, without its port.
-func addressOf(rc *fasthttp.RequestCtx) string {
-	switch from := rc.RemoteAddr().(type) {
-	case *net.TCPAddr:
-		return from.AddrPort().Addr().Unmap().String()
-	case nil:
-		return ""
-	default:
+func (a *API) addressOf(rc *fasthttp.RequestCtx) string {
+	if from := a.client(rc); from.IsValid() {
 		return from.String()
 	}
+	return ""
 }
 
 // resource is the path of the resource that a request names: up to its last ID, without a link that is a secret.

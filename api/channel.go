@@ -124,6 +124,9 @@ func (a *API) consumer(ctx context.Context, rc *fasthttp.RequestCtx) (*catalogue
 // request has the tokens of both.
 func (a *API) authorizeConsumer(ctx context.Context, rc *fasthttp.RequestCtx) (*catalogue.Channel,
 	*durable.Consumer, error) {
+	if scoped(rc) != nil { // it was admitted
+		return a.consumer(ctx, rc)
+	}
 	channelToken, token, err := credentials.Both(&rc.Request.Header, headerConsumerToken)
 	if err != nil {
 		return nil, nil, err
@@ -136,7 +139,9 @@ func (a *API) getChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	return answerResource(rc, fasthttp.StatusOK, viewChannel(&ch.Channel), ch.ChangedAt, true)
+	view := viewChannel(&ch.Channel)
+	veil(rc, &view.Token)
+	return answerResource(rc, fasthttp.StatusOK, view, ch.ChangedAt, true)
 }
 
 func (a *API) listChannels(ctx context.Context, rc *fasthttp.RequestCtx) error {

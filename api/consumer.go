@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/url"
@@ -64,7 +65,7 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return err
 	}
 	since, err := a.readConsumer(ctx, f.form, &put)
-	if err != nil {
+	if err = cmp.Or(err, mayForward(rc, f.form["dlq"])); err != nil {
 		return err
 	}
 	err = a.preconditions(ctx, rc, &put.Put, func() (*revision, error) {

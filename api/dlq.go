@@ -164,13 +164,14 @@ func (a *API) redriveDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	_, k, err := a.consumer(ctx, rc)
+	ch, k, err := a.consumer(ctx, rc)
 	if err != nil {
 		return err
 	}
-	if !catalogue.TokenMatches(token, k.Token) {
+	if scoped(rc) == nil && !a.o.Catalogue.ConsumerTokenMatches(token, ch, k) {
 		return problem.New(fasthttp.StatusBadRequest, "requeue_token_mismatch",
-			"The field requeue, or without it X-Broker-Consumer-Token or Authorization: Bearer, must be the consumer's token.")
+			"The field requeue, or without it X-Broker-Consumer-Token or Authorization: Bearer, must be the consumer's token.").
+			OfToken()
 	}
 	if _, err := a.o.Desk.RedriveAll(ctx, k.No); err != nil {
 		return err

@@ -34,6 +34,7 @@
 //	link          the signed link that revives a consumer: no token
 //	data plane    broadcast, queued-jobs, job transitions: checked by the data plane
 //	dashboard     the pages at /ui: as management; or a session, see package ui
+//	tokens        API tokens: as management, and never an API token itself
 //	operations    / /livez /readyz /metrics /version /_status: no token; they show no secrets
 //
 // A producer sees its own messages and their jobs, without callbacks, answers and reasons of
@@ -41,6 +42,8 @@
 //
 // Package credentials reads tokens: from the header of each, or from Authorization: Bearer, which stands
 // for each one that a request lacks.
+//
+// An API token opens routes by its scopes (scoped.go); the others open none of its kind.
 //
 // A missing token is 401, a wrong token 403. Without a configured admin token every admin
 // request is refused. Tokens are compared in constant time.

@@ -61,6 +61,7 @@ func (a *API) instrument(m *routeMetrics, next fasthttp.RequestHandler) fasthttp
 				rc.Response.Header.Set(headerRequestID, id)
 				writeRefusal(rc, problem.ErrInternal)
 			}
+			a.countFailure(rc)
 			took := time.Since(start)
 			m.observe(rc.Response.StatusCode(), took)
 			if a.o.Access.On() && a.o.Access.wants(rc.Response.StatusCode()) {

@@ -157,7 +157,8 @@ func late(rc *fasthttp.RequestCtx) bool {
 // urgent reports whether requests with this access are served on a late connection.
 func (access Access) urgent() bool {
 	switch access {
-	case AccessOps, AccessManagement, AccessAdmin, AccessOwn, AccessForm, AccessRetrigger, AccessUI:
+	case AccessOps, AccessManagement, AccessAdmin, AccessOwn, AccessForm, AccessRetrigger, AccessUI,
+		AccessTokens:
 		return true
 	}
 	return false

@@ -54,6 +54,11 @@ func (a *API) portalLink(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return err
 	}
 	until := time.Now().Add(ttl).UTC().Truncate(time.Second)
+	if g := scoped(rc); g != nil {
+		if end, ok := g.Until(); ok && end.Before(until) {
+			until = end.UTC().Truncate(time.Second)
+		}
+	}
 	base := a.o.PublicURL
 	if base == "" {
 		base = string(rc.URI().Scheme()) + "://" + string(rc.Host())

@@ -34,7 +34,7 @@ func (a *API) admitSender(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return err
 	}
 	p := a.o.Catalogue.Producer(param(rc, "producer"))
-	if p == nil || !catalogue.TokenMatches(token, p.Token) {
+	if p == nil || !a.o.Catalogue.ProducerTokenMatches(token, p) {
 		return catalogue.ErrProducerToken
 	}
 	answer.SetKey(rc, share.Producer(p.No))
@@ -121,9 +121,10 @@ func (a *API) redriveReplies(ctx context.Context, rc *fasthttp.RequestCtx) error
 	if p == nil {
 		return err
 	}
-	if !catalogue.TokenMatches(token, p.Token) {
+	if scoped(rc) == nil && !a.o.Catalogue.ProducerTokenMatches(token, p) {
 		return problem.New(fasthttp.StatusBadRequest, "requeue_token_mismatch",
-			"The field requeue, or without it X-Broker-Producer-Token or Authorization: Bearer, must be the producer's token.")
+			"The field requeue, or without it X-Broker-Producer-Token or Authorization: Bearer, must be the producer's token.").
+			OfToken()
 	}
 	if err == errNoReplies {
 		return accepted(rc)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
+	"github.com/penstock-broker/penstock/internal/model/apitoken"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/credentials"
@@ -192,12 +193,12 @@ func (a *API) admitReceiver(ctx context.Context, rc *fasthttp.RequestCtx) error 
 		if ch == nil {
 			return catalogue.ErrUnknownChannel
 		}
-		if !catalogue.TokenMatches(channelToken, ch.Token) {
+		if !apitoken.Is(channelToken) && !a.o.Catalogue.ChannelTokenMatches(channelToken, ch) {
 			return catalogue.ErrChannelToken
 		}
 		for _, k := range ch.Consumers {
 			switch {
-			case k.Deleted() || !catalogue.TokenMatches(token, k.Token):
+			case k.Deleted() || !a.o.Catalogue.ConsumerTokenMatches(token, ch, k):
 			case id != "":
 				return errWho
 			default:

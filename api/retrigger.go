@@ -87,13 +87,13 @@ func (a *API) admitConsumerOfJob(ctx context.Context, rc *fasthttp.RequestCtx) e
 	if err != nil {
 		return err
 	}
-	want := "" // matches no token
+	var k *durable.Consumer // nil: its token is none
 	if id, err := ident.Parse(param(rc, "job")); err == nil {
 		if _, pos, ok := id.Split(); ok && pos < len(ch.Consumers) {
-			want = ch.Consumers[pos].Token
+			k = ch.Consumers[pos]
 		}
 	}
-	if !catalogue.TokenMatches(token, want) {
+	if k == nil || !a.o.Catalogue.ConsumerTokenMatches(token, ch, k) {
 		return catalogue.ErrConsumerToken
 	}
 	return nil

@@ -36,6 +36,7 @@ const (
 	AccessReceiver   Access = "receiver"
 	AccessSender     Access = "sender"
 	AccessSQS        Access = "sqs"
+	AccessTokens     Access = "tokens"
 	AccessUI         Access = "dashboard"
 )
 
@@ -177,6 +178,12 @@ var table = []Route{
 	{Method: get, Path: "/channel/{channel}/sqs-key", Access: AccessManagement, Summary: "list the access keys of a channel", Query: pageQueries, serve: (*API).listKeys},
 	{Method: del, Path: "/channel/{channel}/sqs-key", Access: AccessManagement, Audit: "end SQS keys", Summary: "end all access keys of a channel", serve: (*API).endKeys, always: true},
 	{Method: del, Path: "/channel/{channel}/sqs-key/{key}", Access: AccessManagement, Audit: "end SQS key", Summary: "end an access key", serve: (*API).endKey, always: true},
+	{Method: post, Path: "/tokens", Access: AccessTokens, Audit: "make API token", Summary: "make an API token", Body: smallBody, serve: (*API).makeToken},
+	{Method: get, Path: "/tokens", Access: AccessTokens, Summary: "list the API tokens", Query: pageQueries, serve: (*API).listTokens},
+	{Method: del, Path: "/tokens/{token}", Access: AccessTokens, Audit: "end API token", Summary: "end an API token", serve: (*API).endToken, always: true},
+	{Method: post, Path: "/producer/{producer}/rotate-token", Access: AccessManagement, Audit: "rotate token", Summary: "give a producer a new token", Body: smallBody, serve: (*API).rotateProducer},
+	{Method: post, Path: "/channel/{channel}/rotate-token", Access: AccessManagement, Audit: "rotate token", Summary: "give a channel a new token", Body: smallBody, serve: (*API).rotateChannel},
+	{Method: post, Path: "/channel/{channel}/consumer/{consumer}/rotate-token", Access: AccessManagement, Audit: "rotate token", Summary: "give a consumer a new token", Body: smallBody, serve: (*API).rotateConsumer},
 	{Method: post, Path: "/", Access: AccessSQS, Summary: "an action of SQS", Body: OwnBody, own: (*API).serveSQS},
 	{Method: post, Path: "/sqs/{channel}/{consumer}", Access: AccessSQS, Summary: "an action of SQS, at a QueueUrl", Body: OwnBody, own: (*API).serveSQS},
 
@@ -358,8 +365,8 @@ func (a *API) handler(route Route) fasthttp.RequestHandler {
 	}
 	if route.own != nil {
 		return func(rc *fasthttp.RequestCtx) {
+			rc.SetUserValue(routeKey, &route)
 			err := decodePathIDs(rc, params)
-			route.audited(rc)
 			if err == nil {
 				err = route.own(a, rc)
 			}
@@ -369,8 +376,8 @@ func (a *API) handler(route Route) fasthttp.RequestHandler {
 		}
 	}
 	return func(rc *fasthttp.RequestCtx) {
+		rc.SetUserValue(routeKey, &route)
 		err := decodePathIDs(rc, params)
-		route.audited(rc)
 		if err == nil {
 			err = within(rc, func(ctx context.Context) error { return a.admit(ctx, rc, route.Access) })
 		}
@@ -380,7 +387,7 @@ func (a *API) handler(route Route) fasthttp.RequestHandler {
 			defer body.Drop(rc, loaded)
 		}
 		if err == nil {
-			err = standing(rc).Judge() // its body may have come slowly
+			err = a.judge(rc) // its body may have come slowly
 			route.withParams(rc)
 		}
 		if err == nil {

@@ -31,7 +31,11 @@ type Dashboard interface {
 // dashboard serves a page, by the path of its route.
 func dashboard(page string) func(*API, context.Context, *fasthttp.RequestCtx) error {
 	return func(a *API, ctx context.Context, rc *fasthttp.RequestCtx) error {
-		byAdmin := a.checkAdmin(rc) == nil
+		refusal := a.checkAdmin(rc)
+		if refusal == errAdminToken {
+			a.o.Lockout.Failed(a.client(rc))
+		}
+		byAdmin := refusal == nil
 		byOpen := !byAdmin && a.o.OpenManagement && a.checkOpen(rc) == nil
 		open := byAdmin || byOpen
 		var held *answer.Body

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-broker/penstock/internal/feature/ui"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
@@ -15,7 +16,8 @@ import (
 // for the page. It takes the way of any other request, so its refusals, log lines and metrics are those of the route.
 //
 // Where management is open to whoever asked for the page, the request is judged as one without a token. Otherwise the
-// dashboard has seen the admin token, in the header or at the login, and the request has it.
+// dashboard has seen the admin token, in the header or at the login, and the request has it; or it has seen an API
+// token, whose scopes judge the request.
 func (p pages) Do(r ui.Request) (ui.Answer, error) {
 	var rc fasthttp.RequestCtx
 	rc.Init2(p.rc.Conn(), nil, true)
@@ -31,6 +33,8 @@ func (p pages) Do(r ui.Request) (ui.Answer, error) {
 				h.AddBytesV(name, value)
 			}
 		}
+	} else if g, ok := p.rc.UserValue(loginKey).(*catalogue.Grant); ok {
+		rc.SetUserValue(loginKey, g)
 	} else {
 		h.Set(headerAdminToken, p.o.AdminToken)
 	}
@@ -75,4 +79,42 @@ func (p pages) Load(ctx context.Context, channel, consumer string) (l ui.Load, e
 	}
 	l.Counted, l.Waiting, l.Delayed, l.InFlight, l.Dead = true, b.Queued, b.Delayed, b.InFlight, b.Dead
 	return l, nil
+}
+
+// loginKey is the user value with the grant of the login of whoever asked for a page, a *catalogue.Grant.
+const loginKey = "login"
+
+// Grant returns what an API token opens.
+func (p pages) Grant(ctx context.Context, token []byte) (ui.Grant, error) {
+	g, err := p.o.Catalogue.Grant(ctx, token)
+	if err != nil {
+		return ui.Grant{}, err
+	}
+	return grantOf(g), nil
+}
+
+// GrantByID returns what the API token of an ID opens, while it lasts.
+func (p pages) GrantByID(id string) (ui.Grant, bool) {
+	g := p.o.Catalogue.GrantByID(id)
+	if g == nil {
+		return ui.Grant{}, false
+	}
+	return grantOf(g), true
+}
+
+func grantOf(g *catalogue.Grant) ui.Grant {
+	out := ui.Grant{ID: g.ID, Version: g.Version(), Scopes: g.Scopes}
+	if at, ends := g.Until(); ends {
+		out.Until = at
+	}
+	return out
+}
+
+// Act makes the scopes of an API token judge what Do sends.
+func (p pages) Act(id string) {
+	g := p.o.Catalogue.GrantByID(id)
+	if g == nil {
+		g = new(catalogue.Grant) // it has just ended, and opens nothing
+	}
+	p.rc.SetUserValue(loginKey, g)
 }

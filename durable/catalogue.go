@@ -116,6 +116,7 @@ type common struct {
 	id, name, token *string
 	changedAt       *time.Time
 	version         *int64
+	former          *Former
 }
 
 // putResource creates or updates a resource. It returns errUnchanged with a row that stays as it is.
@@ -141,6 +142,9 @@ func putResource[T comparable, P interface {
 	row = old
 	is := P(&row).common()
 	*is.name, *is.token = p.merge(*was.name, *was.token)
+	if *is.token != *was.token {
+		*is.former = p.former(*was.token, c.nowMs)
+	}
 	if err := r.merge(&row, created); err != nil {
 		return row, false, err
 	}
@@ -207,5 +211,16 @@ func (p Put) merge(name, token string) (string, string) {
 	if p.Token != nil {
 		token = *p.Token
 	}
+	if p.Rotate != nil {
+		token = p.NewToken
+	}
 	return name, token
+}
+
+// former is what stays of a token that p replaces: nothing, unless p rotates it.
+func (p Put) former(token string, nowMs int64) Former {
+	if p.Rotate == nil || *p.Rotate <= 0 {
+		return Former{}
+	}
+	return Former{token, nowMs + p.Rotate.Milliseconds()}
 }

@@ -54,6 +54,10 @@ func (s *Store) Changes(ctx context.Context, after int64) (Changes, error) {
 			return err
 		}
 		c.Replays, err = selectAll[Replay](ctx, tx, selectReplaysSince, since, now-replayShown.Milliseconds())
+		if err != nil {
+			return err
+		}
+		c.Tokens, c.NewTokens, err = tokensSince(ctx, tx, since)
 		return err
 	})
 	if err != nil {
@@ -79,6 +83,7 @@ func (t *Sums) Add(version int64) {
 type Extent struct {
 	Version                                int64
 	Producers, Channels, Consumers, Groups Sums
+	Tokens                                 Sums // of API tokens
 }
 
 const (
@@ -105,6 +110,12 @@ SELECT
     COUNT(*),
     COALESCE(SUM(version % 1000000007), 0)
 FROM consumers`
+
+	tallyTokens = `
+SELECT
+    COUNT(*),
+    COALESCE(SUM(version % 1000000007), 0)
+FROM api_tokens`
 )
 
 // Extent returns the extent of the catalogue, in one consistent snapshot. It reads an index of
@@ -125,7 +136,7 @@ func (s *Store) Extent(ctx context.Context) (e Extent, err error) {
 			query string
 			to    *Sums
 		}{{tallyProducers, &e.Producers}, {tallyChannels, &e.Channels}, {tallyConsumers, &e.Consumers},
-			{tallyGroups, &e.Groups}} {
+			{tallyGroups, &e.Groups}, {tallyTokens, &e.Tokens}} {
 			if err := tx.QueryRowContext(ctx, part.query).Scan(&part.to.Rows, &part.to.Sum); err != nil {
 				return err
 			}

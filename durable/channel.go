@@ -18,6 +18,8 @@ func (c *Channel) columns() columns {
 		{"deleted_no <> 0", &c.Deleted},
 		{"shape", &c.Shape},
 		{"group_id", asBytes{&c.Group}},
+		{"former_token", asBytes{&c.FormerToken}},
+		{"former_until_ms", &c.FormerUntilMs},
 	}
 }
 
@@ -27,7 +29,7 @@ func (c *Channel) made() columns {
 }
 
 func (c *Channel) changed() columns {
-	return c.columns().only("name", "token", "changed_ms", "version")
+	return c.columns().only("name", "token", "changed_ms", "version", "former_token", "former_until_ms")
 }
 
 var (
@@ -110,7 +112,7 @@ func (s *Store) PutChannel(ctx context.Context, p Put) (out Channel, created boo
 }
 
 func (c *Channel) common() common {
-	return common{&c.No, &c.ID, &c.Name, &c.Token, &c.ChangedAt, &c.Version}
+	return common{&c.No, &c.ID, &c.Name, &c.Token, &c.ChangedAt, &c.Version, &c.Former}
 }
 
 func (c change) writeChannel(ctx context.Context, p Put, old, out *Channel, created bool) (err error) {

@@ -30,6 +30,8 @@ func (k *Consumer) columns() columns {
 		{"until_id", asOptionalID{&k.Until}},
 		{"since_id", asOptionalID{&k.Since}},
 		{"since_policy", asBytes{&k.SincePolicy}},
+		{"former_token", asBytes{&k.FormerToken}},
+		{"former_until_ms", &k.FormerUntilMs},
 	}
 }
 
@@ -40,7 +42,8 @@ func (k *Consumer) made() columns {
 }
 
 func (k *Consumer) changed() columns {
-	return k.columns().only("name", "token", "callback_url", "type", "protocol", "policy", "changed_ms", "version")
+	return k.columns().only("name", "token", "callback_url", "type", "protocol", "policy", "changed_ms", "version",
+		"former_token", "former_until_ms")
 }
 
 var (
@@ -127,7 +130,7 @@ func (s *Store) PutConsumer(ctx context.Context, p ConsumerPut) (out Consumer, c
 }
 
 func (k *Consumer) common() common {
-	return common{&k.No, &k.ID, &k.Name, &k.Token, &k.ChangedAt, &k.Version}
+	return common{&k.No, &k.ID, &k.Name, &k.Token, &k.ChangedAt, &k.Version, &k.Former}
 }
 
 // attach checks that the consumer can be, and sets since when it begins.

@@ -17,6 +17,8 @@ func (p *Producer) columns() columns {
 		{"publish_secret", asBytes{&p.PublishSecret}},
 		{"deleted_no <> 0", &p.Deleted},
 		{"COALESCE(settings, '')", asBytes{&p.Settings}},
+		{"former_token", asBytes{&p.FormerToken}},
+		{"former_until_ms", &p.FormerUntilMs},
 	}
 }
 
@@ -26,7 +28,7 @@ func (p *Producer) made() columns {
 }
 
 func (p *Producer) changed() columns {
-	return p.columns().only("name", "token", "changed_ms", "version")
+	return p.columns().only("name", "token", "changed_ms", "version", "former_token", "former_until_ms")
 }
 
 var (
@@ -92,7 +94,7 @@ func (s *Store) PutProducer(ctx context.Context, p Put) (out Producer, created b
 }
 
 func (p *Producer) common() common {
-	return common{&p.No, &p.ID, &p.Name, &p.Token, &p.ChangedAt, &p.Version}
+	return common{&p.No, &p.ID, &p.Name, &p.Token, &p.ChangedAt, &p.Version, &p.Former}
 }
 
 // mergeSender sets what a Put says of a producer alone.

@@ -93,8 +93,9 @@ type Producer struct {
 	Version   int64     // of the catalogue when last changed
 	// PublishSecret signs what the producer publishes; empty: nothing is signed.
 	PublishSecret string
-	Deleted       bool   // its ID may belong to another producer
-	Settings      string // record of package policy: what it wants to get back
+	Deleted       bool // its ID may belong to another producer
+	Former
+	Settings string // record of package policy: what it wants to get back
 }
 
 // A Channel broadcasts every message to all its consumers.
@@ -114,6 +115,7 @@ type Channel struct {
 	Group     string // ID of the group that it carries, "" for none
 	// GroupPaused: the group is paused, so the channel accepts no messages, whatever Paused says.
 	GroupPaused bool
+	Former
 }
 
 // Closed reports whether the channel accepts no messages.
@@ -159,6 +161,7 @@ type Consumer struct {
 	SincePolicy string
 	// Replay is not nil in the consumer of a replay, see Generation.
 	Replay *Replay
+	Former
 }
 
 // A Put creates or updates a resource; the kinds of resources share it. A nil field keeps
@@ -167,7 +170,9 @@ type Put struct {
 	ID       string
 	Name     *string
 	Token    *string
-	NewToken string // used on creation when Token is nil
+	NewToken string // used on creation when Token is nil, and by Rotate
+	// Rotate makes NewToken the token, and keeps the present one valid for so long. nil: not so.
+	Rotate *time.Duration
 	// PublishSecret is of a producer only; empty removes it.
 	PublishSecret *string
 	// Settings is of a producer only; as Intake. Replies makes the consumer of its replies follow them.
@@ -210,6 +215,9 @@ type Changes struct {
 	Groups    []Group
 	Consumers []Consumer
 	Replays   []Replay // those that have not ended, and those that ended not long ago
+	// Tokens are all API tokens, if one of them has changed: NewTokens.
+	Tokens    []APIToken
+	NewTokens bool
 }
 
 // A Message is a published message. It never changes after it is stored.

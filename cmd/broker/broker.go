@@ -24,6 +24,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/bulk"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
 	"github.com/penstock-broker/penstock/internal/feature/history"
+	"github.com/penstock-broker/penstock/internal/feature/lockout"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/feature/redrive"
 	"github.com/penstock-broker/penstock/internal/feature/sampler"
@@ -68,6 +69,7 @@ type broker struct {
 	redis     redis.UniversalClient
 	queue     *redisq.Queue
 	catalogue *catalogue.Catalogue
+	lockout   *lockout.Lockout // of addresses that send wrong tokens; nil: there is no limit
 	node      *cluster.Node
 	client    *egress.Client
 	plane     *hotpath.Plane
@@ -110,6 +112,13 @@ type broker struct {
 	outdated     bool               // Redis knew another history of the store when this broker began
 }
 
+// newCatalogue returns an empty copy of the catalogue.
+func (b *broker) newCatalogue() *catalogue.Catalogue {
+	c := catalogue.New(b.store, b.log)
+	c.UseSecrets(catalogue.Secrets{Keys: b.cfg.tokenKeys, NowMs: func() int64 { return b.node.NowMs() }})
+	return c
+}
+
 // openBroker opens the stores, migrates, and wires all parts. Nothing runs yet. Errors for exit
 // code 3 are errStore, those for code 1 errSettings and errSeed.
 func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, err error) {
@@ -140,7 +149,7 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 	if err := b.applySeeds(ctx); err != nil {
 		return nil, err
 	}
-	b.catalogue = catalogue.New(b.store, log)
+	b.catalogue = b.newCatalogue()
 	names.Set(b.catalogue)
 	if err := b.catalogue.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", errStore, err)

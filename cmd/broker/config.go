@@ -8,8 +8,10 @@ import (
 	"github.com/penstock-broker/penstock/api"
 	"github.com/penstock-broker/penstock/internal/feature/reports"
 	"github.com/penstock-broker/penstock/internal/feature/tracing"
+	"github.com/penstock-broker/penstock/internal/model/apitoken"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/tool/egress"
+	"github.com/penstock-broker/penstock/internal/tool/forwarded"
 )
 
 // A config is every setting of the broker, read from the environment. The doc
@@ -25,12 +27,17 @@ type config struct {
 
 	DrainTimeout time.Duration `env:"BROKER_DRAIN_TIMEOUT" default:"the delivery timeout" doc:"How long a stopping broker waits for the answers of consumers, whatever their timeouts are. It cuts what is left; those jobs are sent again."`
 
-	AdminToken     string   `env:"BROKER_ADMIN_TOKEN" secret:"true" doc:"Value of X-Broker-Admin-Token. Empty: admin endpoints refuse all requests, and the broker listens on loopback only. No blanks."`
-	OpenManagement *bool    `env:"BROKER_OPEN_MANAGEMENT" default:"true on loopback without an admin token, else false" doc:"PUT, GET and DELETE of producers, channels, consumers, messages and dead letters need no token."`
-	AllowedHosts   []string `env:"BROKER_ALLOWED_HOSTS" doc:"Further values of Host for which open management answers, besides those of loopback and the listen address. No ports, no patterns."`
-	PublicURL      string   `env:"BROKER_PUBLIC_URL" doc:"Address under which people reach the brokers, for links in alerts and portal links: https://broker.example. Empty: alerts have no links, and a portal link has the address of its request."`
-	AllowDelete    bool     `env:"BROKER_ALLOW_DELETE" envDefault:"false" doc:"The DELETE routes of producers, channels, consumers and dead letters exist. Without it they are 405."`
-	SeedFile       string   `env:"BROKER_SEED_FILE" doc:"INI file with the initial producers, channels and consumers."`
+	AdminToken       string   `env:"BROKER_ADMIN_TOKEN" secret:"true" doc:"Value of X-Broker-Admin-Token. Empty: admin endpoints refuse all requests, and the broker listens on loopback only. No blanks."`
+	OpenManagement   *bool    `env:"BROKER_OPEN_MANAGEMENT" default:"true on loopback without an admin token, else false" doc:"PUT, GET and DELETE of producers, channels, consumers, messages and dead letters need no token."`
+	AllowedHosts     []string `env:"BROKER_ALLOWED_HOSTS" doc:"Further values of Host for which open management answers, besides those of loopback and the listen address. No ports, no patterns."`
+	TokenKey         string   `env:"BROKER_TOKEN_KEY" secret:"true" doc:"Key of the digests of API tokens: base64 of 32 random bytes. Empty: API tokens are stored as SHA-256."`
+	TokenKeyPrevious string   `env:"BROKER_TOKEN_KEY_PREVIOUS" secret:"true" doc:"The key before BROKER_TOKEN_KEY: API tokens that were made with it are valid while it is set."`
+	AuthFailures     int      `env:"BROKER_AUTH_FAILURES" envDefault:"100" doc:"Wrong tokens of one address within a minute, from which its tokens are refused with 429 for a minute. 0: no limit."`
+	TrustedProxies   []string `env:"BROKER_TRUSTED_PROXIES" doc:"Networks (CIDRs) of proxies whose X-Forwarded-For says where a request is from, for that limit and the access log."`
+
+	PublicURL   string `env:"BROKER_PUBLIC_URL" doc:"Address under which people reach the brokers, for links in alerts and portal links: https://broker.example. Empty: alerts have no links, and a portal link has the address of its request."`
+	AllowDelete bool   `env:"BROKER_ALLOW_DELETE" envDefault:"false" doc:"The DELETE routes of producers, channels, consumers and dead letters exist. Without it they are 405."`
+	SeedFile    string `env:"BROKER_SEED_FILE" doc:"INI file with the initial producers, channels and consumers."`
 
 	DeliveryTimeout time.Duration   `env:"BROKER_DELIVERY_TIMEOUT" envDefault:"30s" doc:"Whole exchange of one push attempt."`
 	StopTimeout     time.Duration   `env:"BROKER_STOP_TIMEOUT" default:"the delivery timeout" doc:"A pull job is hidden for stop timeout + rational delay (+ IncrementalTimeout) after it is claimed."`
@@ -117,6 +124,8 @@ type config struct {
 	journalLimit int64
 	storedLimit  int64
 	access       api.AccessLog
+	tokenKeys    apitoken.Keys
+	proxies      forwarded.Trusted
 	tracing      tracing.Settings
 	otel         map[string]string // the variables OTEL_*
 	reports      reports.Settings

@@ -28,7 +28,7 @@ func TestTheDefaultsAreThePromisedOnes(t *testing.T) {
 	require.EqualValues(t, 1<<30, c.journalLimit)
 	c.bodyLimit, c.bulkLimit, c.journalLimit = 0, 0, 0
 	require.Equal(t, config{
-		Listen: "127.0.0.1:8080", DataDir: "./data",
+		Listen: "127.0.0.1:8080", DataDir: "./data", AuthFailures: 100,
 		DeliveryTimeout: 30 * time.Second, StopTimeout: 30 * time.Second, DrainTimeout: 30 * time.Second,
 		RationalDelay: 2 * time.Second,
 		MaxRetries:    5, RetryBackoff: []time.Duration{5 * time.Second, 30 * time.Second, time.Minute},
@@ -164,6 +164,12 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{"BROKER_REAPER=maybe", "BROKER_REAPER"},
 		{"BROKER_OPEN_MANAGEMENT=maybe", "BROKER_OPEN_MANAGEMENT"},
 		{"BROKER_ALLOWED_HOSTS=*", "BROKER_ALLOWED_HOSTS"},
+		{"BROKER_TOKEN_KEY=short", "BROKER_TOKEN_KEY"},
+		{"BROKER_TOKEN_KEY=" + tokenKey + tokenKey, "BROKER_TOKEN_KEY"},
+		{"BROKER_TOKEN_KEY=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", "BROKER_TOKEN_KEY"},
+		{"BROKER_TOKEN_KEY_PREVIOUS=" + tokenKey, "BROKER_TOKEN_KEY_PREVIOUS"},
+		{"BROKER_AUTH_FAILURES=-1", "BROKER_AUTH_FAILURES"},
+		{"BROKER_TRUSTED_PROXIES=10.0.0.0/8,proxy", "BROKER_TRUSTED_PROXIES"},
 		{"BROKER_ALLOWED_HOSTS=a,*.b", "BROKER_ALLOWED_HOSTS"},
 		{"BROKER_ALLOWED_HOSTS=a:80", "BROKER_ALLOWED_HOSTS"},
 		{"BROKER_ALLOWED_HOSTS=http://a", "BROKER_ALLOWED_HOSTS"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"net"
 	"net/url"
 	"os"
@@ -14,8 +15,10 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/internal/feature/ui"
+	"github.com/penstock-broker/penstock/internal/model/apitoken"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/tool/egress"
+	"github.com/penstock-broker/penstock/internal/tool/forwarded"
 	"github.com/penstock-broker/penstock/internal/tool/quantity"
 	"github.com/penstock-broker/penstock/internal/tool/timerslack"
 	"github.com/penstock-broker/penstock/redisq"
@@ -24,6 +27,7 @@ import (
 // check refuses settings that are out of range or do not go together.
 func (c *config) check(f *faults) {
 	c.checkListener(f)
+	c.checkTokens(f)
 	c.checkTimes(f)
 	c.checkAttempts(f)
 	c.checkBounds(f)
@@ -77,6 +81,36 @@ func (c *config) checkListener(f *faults) {
 	}
 	if strings.ContainsFunc(c.AdminToken, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
 		f.add("BROKER_ADMIN_TOKEN", "contains a blank or a control character, which a header does not transport unchanged")
+	}
+}
+
+// checkTokens checks the keys of tokens, and who may send wrong ones.
+func (c *config) checkTokens(f *faults) {
+	var keys [2][]byte
+	for i, s := range []struct{ name, text string }{{"BROKER_TOKEN_KEY", c.TokenKey},
+		{"BROKER_TOKEN_KEY_PREVIOUS", c.TokenKeyPrevious}} {
+		if s.text == "" {
+			continue
+		}
+		var err error
+		if keys[i], err = apitoken.ParseKey(strings.TrimSpace(s.text)); err != nil {
+			f.add(s.name, "%v", err)
+		}
+	}
+	switch {
+	case c.TokenKeyPrevious == "":
+	case c.TokenKey == "" && f.fine("BROKER_TOKEN_KEY"):
+		f.add("BROKER_TOKEN_KEY_PREVIOUS", "needs BROKER_TOKEN_KEY, the key that replaces it")
+	case keys[0] != nil && bytes.Equal(keys[0], keys[1]):
+		f.add("BROKER_TOKEN_KEY_PREVIOUS", "is the same as BROKER_TOKEN_KEY")
+	}
+	c.tokenKeys = apitoken.NewKeys(keys[0], keys[1])
+	if c.AuthFailures < 0 || c.AuthFailures > 1_000_000 {
+		f.add("BROKER_AUTH_FAILURES", "must be from 0 to 1000000, not %d", c.AuthFailures)
+	}
+	var err error
+	if c.proxies, err = forwarded.Parse(c.TrustedProxies); err != nil {
+		f.add("BROKER_TRUSTED_PROXIES", "is wrong: %v", err)
 	}
 }
 

@@ -118,7 +118,8 @@ func (w *world) run(program string, env ...string) *process {
 	p := &process{t: w.t, world: w, base: "http://" + addr, log: &syncBuffer{}, done: make(chan struct{})}
 	p.cmd = exec.Command(program, "serve")
 	p.cmd.Env = append(clearedEnv(), envMain+"=1", "BROKER_LISTEN="+addr, "BROKER_ADMIN_TOKEN="+adminToken,
-		"BROKER_OPEN_MANAGEMENT=true", "BROKER_ALLOWED_HOSTS=b") // b is the Host of raw requests
+		"BROKER_OPEN_MANAGEMENT=true", "BROKER_ALLOWED_HOSTS=b", // b is the Host of raw requests
+		"BROKER_AUTH_FAILURES=0") // tests send many wrong tokens from one address
 	p.cmd.Env = append(p.cmd.Env, w.env...)
 	p.cmd.Env = append(p.cmd.Env, env...)
 	if w.setting("BROKER_DATA_DIR") != "" {

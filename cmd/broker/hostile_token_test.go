@@ -101,7 +101,7 @@ func (x *tenants) discreet(what string, r reply) {
 func (x *tenants) filled(path string) string {
 	return strings.NewReplacer("{producer}", "p", "{channel}", "a", "{consumer}", "k", "{message}", "m-a", "{scheduled}",
 		"m-a", "{bulk}", "06gvk862do0000000010", "{replay}", "7", "{redrive}",
-		"7", "{receipt}", "r", "{key}", "K", "{job}", x.jobs["a/k"]).Replace(path)
+		"7", "{receipt}", "r", "{key}", "K", "{token}", "T", "{job}", x.jobs["a/k"]).Replace(path)
 }
 
 // strange is the same path with names that nothing has, where the contract
@@ -109,7 +109,7 @@ func (x *tenants) filled(path string) string {
 func (x *tenants) strange(path string) string {
 	return strings.NewReplacer("{producer}", "none", "{channel}", "a", "{consumer}", "none", "{message}", "none",
 		"{scheduled}", "none", "{bulk}", "06gvk862do0000000011", "{replay}", "8", "{redrive}",
-		"8", "{receipt}", "none", "{key}", "none", "{job}",
+		"8", "{receipt}", "none", "{key}", "none", "{token}", "none", "{job}",
 		"06gvk862do0000000010").Replace(path)
 }
 
@@ -127,6 +127,7 @@ func TestHostileTokensOpenNothing(t *testing.T) {
 	doors := map[api.Access][]door{
 		api.AccessManagement: {{"X-Broker-Admin-Token", adminToken, nil, []int{401, 403}}},
 		api.AccessAdmin:      {{"X-Broker-Admin-Token", adminToken, nil, []int{401, 403}}},
+		api.AccessTokens:     {{"X-Broker-Admin-Token", adminToken, nil, []int{401, 403}}},
 		api.AccessOwn: {
 			{"X-Broker-Admin-Token", adminToken, nil, []int{401, 403}},
 			{"X-Broker-Channel-Token", secretChannel + "a", []string{"X-Broker-Consumer-Token", secretConsumer + "a"},

@@ -37,7 +37,7 @@ func TestTheCommandsOfThePagesWorkInAnyState(t *testing.T) {
 		for round := range 2 {
 			text := "set -e -o pipefail\ncurl() { command curl --fail-with-body --retry 9 \"$@\"; }\n"
 			for _, page := range []string{"README.md", "docs/first-steps.md", "docs/publishing.md", "docs/delivery.md",
-				"docs/api.md", "docs/bulk.md", "docs/resources.md", "docs/scheduling.md"} {
+				"docs/tokens.md", "docs/bulk.md", "docs/resources.md", "docs/scheduling.md"} {
 				text += pageCommands(t, page)
 			}
 			// The walkthrough has refusals. Whether its answers are right is another test.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/api"
+	"github.com/penstock-broker/penstock/internal/feature/lastuse"
 	"github.com/penstock-broker/penstock/internal/tool/failpoint"
 	"github.com/penstock-broker/penstock/internal/tool/guard"
 	"github.com/penstock-broker/penstock/internal/tool/timerslack"
@@ -17,6 +18,18 @@ const stopGrace = 10 * time.Second
 
 // leaveWithin bounds the last advance of the settled watermarks.
 const leaveWithin = 2 * time.Second
+
+// runCatalogue keeps the copy of the catalogue fresh, and notes the uses of API tokens, until ctx ends.
+func (b *broker) runCatalogue(ctx context.Context) {
+	var uses sync.WaitGroup
+	defer uses.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	uses.Go(func() {
+		guard.Loop(ctx, "uses of tokens", (&lastuse.Keeper{Store: b.store, Tokens: b.catalogue, Log: b.log}).Run)
+	})
+	_ = b.catalogue.Run(ctx)
+}
 
 // Run serves until ctx ends. It then drains in the order of the flow: not ready (for
 // BROKER_DRAIN_DELAY), no new connections, requests answered, publishes committed, jobs offered to
@@ -36,7 +49,7 @@ func (b *broker) Run(ctx context.Context) error {
 	var plane, loops, keeper sync.WaitGroup
 	plane.Go(func() { _ = b.plane.Run(planeCtx, stopGrace) })
 	loops.Go(func() { guard.Loop(reaperCtx, "balancer", b.balancer.Run) })
-	loops.Go(func() { guard.Loop(reaperCtx, "catalogue", func(ctx context.Context) { _ = b.catalogue.Run(ctx) }) })
+	loops.Go(func() { guard.Loop(reaperCtx, "catalogue", b.runCatalogue) })
 	loops.Go(func() {
 		guard.Loop(reaperCtx, "hints", func(ctx context.Context) { _ = b.queue.Subscribe(ctx, b.hinted) })
 	})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/penstock-broker/penstock/api"
@@ -15,7 +16,9 @@ func (b *broker) newUI() api.Dashboard {
 	payloads, _ := ui.ParsePayloads(b.cfg.UIPayloads) // checked
 	return ui.New(ui.Options{AdminToken: b.cfg.AdminToken, Key: b.tokenKey, Version: version, Payloads: payloads,
 		ReadOnly: b.cfg.UI == "read-only", AllowDelete: b.cfg.AllowDelete, Frames: b.cfg.UIFrames,
-		Now: func() time.Time { return time.UnixMilli(b.node.NowMs()) }, Log: b.log})
+		Now: func() time.Time { return time.UnixMilli(b.node.NowMs()) }, Log: b.log,
+		Client: b.cfg.proxies.Client, Failed: func(from netip.Addr) { b.lockout.Failed(from) },
+		Limited: func(from netip.Addr) bool { return b.lockout.Limited(from) > 0 }})
 }
 
 // brokers are those that are alive, for the dashboard.

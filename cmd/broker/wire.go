@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/push"
 	"github.com/penstock-broker/penstock/internal/feature/bulk"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
+	"github.com/penstock-broker/penstock/internal/feature/lockout"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/feature/redrive"
 	"github.com/penstock-broker/penstock/internal/feature/reports"
@@ -88,7 +89,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		PublicURL: strings.TrimSuffix(b.cfg.PublicURL, "/"), AdminToken: b.cfg.AdminToken, Portray: b.portray, OpenManagement: b.cfg.openManagement(), AllowedHosts: b.cfg.allowedHosts(), UserAgent: b.cfg.UserAgent, CheckCallback: callbacks.CheckURL,
 		Announce:  b.announce,
 		Responses: reader, Board: b.board, Stopping: b.plane.Stopping(), Answered: b.answered, EnsureReplies: b.responses.Ensure, FollowReplies: b.responses.Follow,
-		AllowDelete: b.cfg.AllowDelete, WakeRedrives: b.redrives.Wake,
+		TokenKeys: b.cfg.tokenKeys, Lockout: b.lockout, Proxies: b.cfg.proxies, AllowDelete: b.cfg.AllowDelete, WakeRedrives: b.redrives.Wake,
 		AwaitOthers: b.awaitOthers,
 		Bodies:      bodies, Answers: b.answers, Full: b.quota.Full,
 		Writable: b.node.Writable, Warning: b.warnings.text,
@@ -196,6 +197,8 @@ func (b *broker) newRegistry() *prometheus.Registry {
 	b.restorations = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_store_restorations_total",
 		Help: "Signs of a store that went back to an earlier state, as this broker noticed: its history or its catalogue."})
 	registry.MustRegister(b.restorations)
+	b.lockout = lockout.New(b.cfg.AuthFailures, b.log)
+	registry.MustRegister(b.lockout.Collectors()...)
 	b.registry = registry
 	return registry
 }

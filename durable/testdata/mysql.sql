@@ -10,6 +10,13 @@ DELETE FROM alerts
 WHERE sink > 0
   AND at_ms < ?;
 
+DELETE FROM api_tokens
+WHERE expires_ms > 0
+  AND expires_ms < ?;
+
+DELETE FROM api_tokens
+WHERE id = ?;
+
 DELETE FROM attempts
 WHERE consumer_no = ?
   AND message_id IN (?...);
@@ -337,6 +344,19 @@ INSERT IGNORE INTO status_events (
     reason_code
 )
 VALUES (?, ?, ?, ?, ?);
+
+INSERT INTO api_tokens (
+    id,
+    name,
+    scopes,
+    digest,
+    key_id,
+    created_ms,
+    expires_ms,
+    used_ms,
+    version
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 INSERT INTO attempts (
     consumer_no,
@@ -1064,6 +1084,7 @@ SELECT
     COUNT(*),
     COALESCE(SUM(version % 1000000007), 0)
 FROM channel_groups;
+FROM api_tokens;
 
 SELECT
     COUNT(*),
@@ -2325,6 +2346,34 @@ WHERE channel_no = ?
 
 SELECT
     id,
+    name,
+    scopes,
+    digest,
+    key_id,
+    created_ms,
+    expires_ms,
+    used_ms,
+    version
+FROM api_tokens
+WHERE id = ?;
+
+SELECT
+    id,
+    name,
+    scopes,
+    digest,
+    key_id,
+    created_ms,
+    expires_ms,
+    used_ms,
+    version
+FROM api_tokens
+WHERE id >= ?
+ORDER BY id
+LIMIT ?;
+
+SELECT
+    id,
     owner,
     fence,
     channel_no,
@@ -3337,7 +3386,9 @@ SELECT
     state_ms,
     until_id,
     since_id,
-    since_policy
+    since_policy,
+    former_token,
+    former_until_ms
 FROM consumers
 WHERE channel_no = ?
   AND id = ?
@@ -3361,7 +3412,9 @@ SELECT
     state_ms,
     until_id,
     since_id,
-    since_policy
+    since_policy,
+    former_token,
+    former_until_ms
 FROM consumers
 WHERE no = ?;
 
@@ -3383,7 +3436,9 @@ SELECT
     state_ms,
     until_id,
     since_id,
-    since_policy
+    since_policy,
+    former_token,
+    former_until_ms
 FROM consumers
 WHERE version > ?
 ORDER BY no;
@@ -3437,6 +3492,8 @@ SELECT
     deleted_no <> 0,
     shape,
     group_id
+    former_token,
+    former_until_ms
 FROM channels
 WHERE id = ?
   AND deleted_no = 0;
@@ -3455,6 +3512,8 @@ SELECT
     deleted_no <> 0,
     shape,
     group_id
+    former_token,
+    former_until_ms
 FROM channels
 WHERE version > ?
 ORDER BY no;
@@ -3468,7 +3527,9 @@ SELECT
     version,
     publish_secret,
     deleted_no <> 0,
-    COALESCE(settings, '')
+    COALESCE(settings, ''),
+    former_token,
+    former_until_ms
 FROM producers
 WHERE id = ?
   AND deleted_no = 0;
@@ -3482,7 +3543,9 @@ SELECT
     version,
     publish_secret,
     deleted_no <> 0,
-    COALESCE(settings, '')
+    COALESCE(settings, ''),
+    former_token,
+    former_until_ms
 FROM producers
 WHERE version > ?
 ORDER BY no;
@@ -4148,6 +4211,7 @@ WHERE deed = ?;
 FROM channels
 WHERE group_id = ?
   AND deleted_no = 0;
+FROM api_tokens;
 
 SELECT COUNT(*)
 FROM channels c
@@ -4635,6 +4699,10 @@ SET
     at_ms = ?,
     hash = ?
 WHERE one = 1;
+UPDATE api_tokens
+SET used_ms = ?
+WHERE id = ?
+  AND used_ms < ?;
 
 UPDATE books
 SET
@@ -4799,7 +4867,9 @@ SET
     name = ?,
     token = ?,
     changed_ms = ?,
-    version = ?
+    version = ?,
+    former_token = ?,
+    former_until_ms = ?
 WHERE no = ?;
 
 UPDATE channels
@@ -4861,7 +4931,9 @@ SET
     protocol = ?,
     policy = ?,
     changed_ms = ?,
-    version = ?
+    version = ?,
+    former_token = ?,
+    former_until_ms = ?
 WHERE no = ?;
 
 UPDATE consumers
@@ -5062,7 +5134,9 @@ SET
     name = ?,
     token = ?,
     changed_ms = ?,
-    version = ?
+    version = ?,
+    former_token = ?,
+    former_until_ms = ?
 WHERE no = ?;
 
 UPDATE producers

@@ -8,6 +8,13 @@ DELETE FROM alerts
 WHERE sink > 0
   AND at_ms < ?;
 
+DELETE FROM api_tokens
+WHERE expires_ms > 0
+  AND expires_ms < ?;
+
+DELETE FROM api_tokens
+WHERE id = ?;
+
 DELETE FROM attempts
 WHERE consumer_no = ?
   AND message_id IN (?...);
@@ -233,6 +240,19 @@ INSERT INTO alerts (
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)
 ON CONFLICT DO NOTHING;
+
+INSERT INTO api_tokens (
+    id,
+    name,
+    scopes,
+    digest,
+    key_id,
+    created_ms,
+    expires_ms,
+    used_ms,
+    version
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 INSERT INTO attempts (
     consumer_no,
@@ -1087,6 +1107,7 @@ SELECT
     COUNT(*),
     COALESCE(SUM(version % 1000000007), 0)
 FROM channel_groups;
+FROM api_tokens;
 
 SELECT
     COUNT(*),
@@ -2290,6 +2311,34 @@ WHERE channel_no = ?
 
 SELECT
     id,
+    name,
+    scopes,
+    digest,
+    key_id,
+    created_ms,
+    expires_ms,
+    used_ms,
+    version
+FROM api_tokens
+WHERE id = ?;
+
+SELECT
+    id,
+    name,
+    scopes,
+    digest,
+    key_id,
+    created_ms,
+    expires_ms,
+    used_ms,
+    version
+FROM api_tokens
+WHERE id >= ?
+ORDER BY id
+LIMIT ?;
+
+SELECT
+    id,
     owner,
     fence,
     channel_no,
@@ -3239,7 +3288,9 @@ SELECT
     state_ms,
     until_id,
     since_id,
-    since_policy
+    since_policy,
+    former_token,
+    former_until_ms
 FROM consumers
 WHERE channel_no = ?
   AND id = ?
@@ -3263,7 +3314,9 @@ SELECT
     state_ms,
     until_id,
     since_id,
-    since_policy
+    since_policy,
+    former_token,
+    former_until_ms
 FROM consumers
 WHERE no = ?;
 
@@ -3285,7 +3338,9 @@ SELECT
     state_ms,
     until_id,
     since_id,
-    since_policy
+    since_policy,
+    former_token,
+    former_until_ms
 FROM consumers
 WHERE version > ?
 ORDER BY no;
@@ -3339,6 +3394,8 @@ SELECT
     deleted_no <> 0,
     shape,
     group_id
+    former_token,
+    former_until_ms
 FROM channels
 WHERE id = ?
   AND deleted_no = 0;
@@ -3357,6 +3414,8 @@ SELECT
     deleted_no <> 0,
     shape,
     group_id
+    former_token,
+    former_until_ms
 FROM channels
 WHERE version > ?
 ORDER BY no;
@@ -3370,7 +3429,9 @@ SELECT
     version,
     publish_secret,
     deleted_no <> 0,
-    COALESCE(settings, '')
+    COALESCE(settings, ''),
+    former_token,
+    former_until_ms
 FROM producers
 WHERE id = ?
   AND deleted_no = 0;
@@ -3384,7 +3445,9 @@ SELECT
     version,
     publish_secret,
     deleted_no <> 0,
-    COALESCE(settings, '')
+    COALESCE(settings, ''),
+    former_token,
+    former_until_ms
 FROM producers
 WHERE version > ?
 ORDER BY no;
@@ -4060,6 +4123,7 @@ WHERE deed = ?;
 FROM channels
 WHERE group_id = ?
   AND deleted_no = 0;
+FROM api_tokens;
 
 SELECT COUNT(*)
 FROM channels c
@@ -4472,6 +4536,10 @@ SET
     at_ms = ?,
     hash = ?
 WHERE one = 1;
+UPDATE api_tokens
+SET used_ms = ?
+WHERE id = ?
+  AND used_ms < ?;
 
 UPDATE books
 SET
@@ -4636,7 +4704,9 @@ SET
     name = ?,
     token = ?,
     changed_ms = ?,
-    version = ?
+    version = ?,
+    former_token = ?,
+    former_until_ms = ?
 WHERE no = ?;
 
 UPDATE channels
@@ -4698,7 +4768,9 @@ SET
     protocol = ?,
     policy = ?,
     changed_ms = ?,
-    version = ?
+    version = ?,
+    former_token = ?,
+    former_until_ms = ?
 WHERE no = ?;
 
 UPDATE consumers
@@ -4904,7 +4976,9 @@ SET
     name = ?,
     token = ?,
     changed_ms = ?,
-    version = ?
+    version = ?,
+    former_token = ?,
+    former_until_ms = ?
 WHERE no = ?;
 
 UPDATE producers

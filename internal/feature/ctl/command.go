@@ -21,7 +21,7 @@ func (s *session) commands() *cobra.Command {
 		s.resource(channels), s.resource(groups), s.resource(consumers), s.resource(producers), s.publish(), s.request(),
 		s.bulk(), s.schedule(), s.why(), s.message(), s.deadLetters(), s.audit(), s.replay(), s.workers(), s.tail(), s.top(),
 		s.check(),
-		s.doctor(), s.mcp(), s.export(), s.diff(), s.apply(), s.profiles(), s.completion(root))
+		s.doctor(), s.mcp(), s.export(), s.diff(), s.apply(), s.tokens(), s.profiles(), s.completion(root))
 	ctl.Long = "Everything is done over the HTTP API of a broker, local or not. See docs/ctl.md."
 	ctl.Example = `broker ctl consumer ls
 broker ctl why orders/billing
@@ -35,7 +35,7 @@ broker ctl check`
 func (s *session) inTarget(c *cobra.Command) {
 	f := c.PersistentFlags()
 	f.StringVar(&s.url, "url", "", "`URL` of the broker; PENSTOCK_URL, or "+defaultURL)
-	f.StringVar(&s.token, "token", "", "admin `TOKEN`; PENSTOCK_TOKEN, which no list of processes shows")
+	f.StringVar(&s.token, "token", "", "admin or API `TOKEN`; PENSTOCK_TOKEN, which no list of processes shows")
 	f.StringVar(&s.profile, "profile", "", "`NAME` of a profile with URL and token")
 	f.BoolVar(&s.json, "json", false, "print JSON, and lists as one JSON object in each line")
 	_ = c.RegisterFlagCompletionFunc("profile", s.profileNames)

@@ -102,6 +102,8 @@ func faultOf(err error) *Fault {
 		k = tooSlow
 	}
 	switch {
+	case p.Code == "too_many_failures":
+		k = kind{429, throttled.kind, throttled.code}
 	case p.Status == 429:
 		k = throttled
 	case p.Status == 503:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/jsonread"
 )
 
@@ -140,6 +141,9 @@ func (jsonProtocol) fail(rc *fasthttp.RequestCtx, _ string, f *Fault) {
 
 // failHead writes the head of a refusal.
 func failHead(rc *fasthttp.RequestCtx, f *Fault, mediaType string) {
+	if f.Code == noKey.code || f.Code == otherSignature.code {
+		problem.NoteWrongToken(rc)
+	}
 	rc.Response.ResetBody()
 	rc.SetStatusCode(f.Status)
 	rc.SetContentType(mediaType)

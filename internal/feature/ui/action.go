@@ -169,6 +169,9 @@ func (d *Dashboard) perform(v *view, visit Visit, a *action, t *target) {
 	if v.portal != nil {
 		log = log.With("by_link", true)
 	}
+	if v.grant != nil {
+		log = log.With("token", v.grant.ID)
+	}
 	if err != nil {
 		log.Warn("an action by the dashboard was refused", "error", err)
 		d.refuse(v, visit, err)
@@ -196,6 +199,8 @@ func (v *view) who() string {
 	switch {
 	case v.portal != nil:
 		return "portal link of consumer " + v.portal.channel + "/" + v.portal.consumer
+	case v.grant != nil:
+		return "API token " + v.grant.ID
 	case v.open:
 		return ""
 	}
@@ -234,7 +239,7 @@ func (v *view) session() string {
 	if v.portal != nil {
 		return string(v.rc.Request.Header.Cookie(portalCookie))
 	}
-	if !v.d.admits(v.rc) {
+	if _, ok := v.d.sessionOf(v.rc); !ok {
 		return ""
 	}
 	return string(v.rc.Request.Header.Cookie(cookieName))

@@ -55,7 +55,7 @@ func (v *view) offer(t target, actions map[string]*action, names ...string) (out
 		return nil
 	}
 	for _, name := range names {
-		if v.portal != nil && !portalActions[name] {
+		if v.portal != nil && !portalActions[name] || !v.may(name, &t) {
 			continue
 		}
 		t.Action = name
@@ -86,7 +86,7 @@ func (v *view) offersOfChannel(c *Channel) []offered {
 		name = "resume"
 	}
 	offers := v.offer(target{Channel: c.ID}, channelActions, name)
-	if len(offers) > 0 {
+	if len(offers) > 0 && v.mayPublish() {
 		offers = append(offers, offered{Name: "Send a message", URL: publishURL(c.ID, "")})
 	}
 	return offers

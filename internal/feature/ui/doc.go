@@ -29,6 +29,9 @@
 // used up; what ends one early is the cookie, which POST /ui/logout removes. Failed logins are bounded for
 // each address and altogether.
 //
+// A login by an API token (grant.go) has the ID of the token in its cookie, too. Its scopes decide which pages and
+// actions there are, at each request anew, and the session ends with the token.
+//
 // Somebody who has a portal link (portal.go) needs no session: it opens the pages of one consumer and the actions that
 // the token of that consumer allows, and nothing else.
 //

@@ -111,7 +111,7 @@ func (v *view) messageView(m Message, q url.Values) *messageView {
 	p := &messageView{Reveal: v.revealURL(&m), Message: m, Now: v.now, Reasons: reasonsOf(m.Why), Curl: v.curl(&m),
 		Shown: payloads.show(m.Payload, q.Get("as"), m.Coding != "" && m.Coding != "identity")}
 	p.URL = messageURL(m.Channel, m.ID)
-	if !v.d.o.ReadOnly {
+	if !v.d.o.ReadOnly && v.mayPublish() {
 		p.Again = publishURL(m.Channel, m.ID)
 	}
 	if m.Job != nil {

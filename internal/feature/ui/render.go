@@ -86,10 +86,11 @@ type frame struct {
 	Title    string // the state, in words
 	Section  string // of the navigation
 	Troubled int
-	Session  bool    // the reader has logged in
-	Bare     bool    // there is no navigation, and no script
-	Live     bool    // the page is brought up to date
-	Portal   *portal // the reader came by a link; nil: not so
+	Session  bool      // the reader has logged in
+	Bare     bool      // there is no navigation, and no script
+	Live     bool      // the page is brought up to date
+	Portal   *portal   // the reader came by a link; nil: not so
+	Narrow   []navLink // the navigation of a login that opens few pages; nil: it opens all
 	Query    string
 	Nonce    string // of the script
 	Now      time.Time

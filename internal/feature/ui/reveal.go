@@ -27,10 +27,12 @@ func (v *view) payloads() *Payloads {
 
 // revealURL is the page that asks before a payload is shown; "": it is shown, or must not be.
 func (v *view) revealURL(m *Message) string {
-	if v.d.o.ReadOnly || v.portal != nil || v.payloads().whole() || len(m.Payload) == 0 && !m.Responding {
+	t := &target{Channel: m.Channel, Message: m.ID, Action: revealAction}
+	if v.d.o.ReadOnly || v.portal != nil || !v.may(revealAction, t) || v.payloads().whole() ||
+		len(m.Payload) == 0 && !m.Responding {
 		return ""
 	}
-	return (&target{Channel: m.Channel, Message: m.ID, Action: revealAction}).URL()
+	return t.URL()
 }
 
 // reveal asks before it shows a payload, or shows it.

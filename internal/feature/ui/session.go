@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -14,6 +15,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
+	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
@@ -27,17 +29,28 @@ const (
 	longestNext = 2048
 )
 
-// admits reports whether the request has a session that lasts.
+// admits reports whether the request has a session of the admin that lasts.
 func (d *Dashboard) admits(rc *fasthttp.RequestCtx) bool {
+	of, ok := d.sessionOf(rc)
+	return ok && of == ""
+}
+
+// sessionOf returns whose session a request has; "": the admin's. ok: it has one that lasts.
+func (d *Dashboard) sessionOf(rc *fasthttp.RequestCtx) (of string, ok bool) {
 	text := string(rc.Request.Header.Cookie(cookieName))
-	body, signature, ok := strings.Cut(text, ".")
-	if !ok || d.o.AdminToken == "" || len(text) > 256 {
-		return false
+	at := strings.LastIndexByte(text, '.')
+	if at < 0 || d.o.AdminToken == "" || len(text) > 256 || !same(d.sign(text[:at]), text[at+1:]) {
+		return "", false
 	}
-	until, _, ok := strings.Cut(body, "-")
+	until, rest, ok := strings.Cut(text[:at], "-")
 	seconds, err := strconv.ParseInt(until, 36, 64)
-	return ok && err == nil && same(d.sign(body), signature) &&
-		time.Now().Before(time.Unix(seconds, 0))
+	if !ok || err != nil || !time.Now().Before(time.Unix(seconds, 0)) {
+		return "", false
+	}
+	if dash := strings.IndexByte(rest, '-'); dash >= 0 { // random letters have none
+		return rest[dash:], true
+	}
+	return "", true
 }
 
 // same compares signatures in constant time.
@@ -53,8 +66,11 @@ func (d *Dashboard) sign(body string) string {
 }
 
 // newSession returns the value of a cookie: when the session ends, random letters, and a signature.
-func (d *Dashboard) newSession(until time.Time) string {
-	body := strconv.FormatInt(until.Unix(), 36) + "-" + rand.Text()
+func (d *Dashboard) newSession(until time.Time) string { return d.newSessionOf(until, "") }
+
+// newSessionOf is newSession for a session that is not the admin's: of begins with a dash.
+func (d *Dashboard) newSessionOf(until time.Time, of string) string {
+	body := strconv.FormatInt(until.Unix(), 36) + "-" + rand.Text() + of
 	return body + "." + d.sign(body)
 }
 
@@ -114,31 +130,51 @@ func (d *Dashboard) showLogin(rc *fasthttp.RequestCtx, status int, said, next st
 }
 
 // login compares a token, and begins a session.
-func (d *Dashboard) login(rc *fasthttp.RequestCtx) {
+func (d *Dashboard) login(ctx context.Context, rc *fasthttp.RequestCtx, from Source) {
 	var form fasthttp.Args
 	form.ParseBytes(rc.PostBody())
 	next, token := string(form.Peek("next")), form.Peek("token")
-	key := share.Address(share.AddressOf(rc.RemoteAddr()))
+	client := d.o.Client(rc)
+	key := share.Address(client)
 	switch {
 	case !ownForm(rc):
 		d.showLogin(rc, fasthttp.StatusForbidden, "The login came from a page of another site.", next)
 	case d.o.AdminToken == "":
 		d.showLogin(rc, fasthttp.StatusForbidden, "", next)
-	case !d.tries.may(key, time.Now()):
+	case !d.tries.may(key, time.Now()) || d.o.Limited(client):
 		rc.Response.Header.Set(fasthttp.HeaderRetryAfter, "60")
 		d.showLogin(rc, fasthttp.StatusTooManyRequests, "Too many logins have failed. Try again in a minute.", next)
-	case !catalogue.TokenMatches(token, d.o.AdminToken):
-		d.tries.failed(key, time.Now())
-		d.o.Log.Warn("a login to the dashboard failed", "address", rc.RemoteAddr().String())
-		d.showLogin(rc, fasthttp.StatusForbidden, "This is not the admin token.", next)
-	default:
+	case catalogue.TokenMatches(token, d.o.AdminToken):
 		until := time.Now().Add(sessionFor)
-		setCookie(rc, d.newSession(until), until)
-		if !local(next) {
-			next = Prefix
+		d.begin(rc, d.newSession(until), until, next)
+	default:
+		g, err := from.Grant(ctx, token)
+		if err == nil {
+			until := time.Now().Add(sessionFor)
+			if !g.Until.IsZero() && g.Until.Before(until) {
+				until = g.Until
+			}
+			d.begin(rc, d.newGrantSession(&g, until), until, next)
+			return
 		}
-		redirect(rc, next)
+		if said := problem.FromChange(err); said.Status >= fasthttp.StatusInternalServerError {
+			d.showLogin(rc, said.Status, said.Detail, next)
+			return
+		}
+		d.tries.failed(key, time.Now())
+		d.o.Failed(client)
+		d.o.Log.Warn("a login to the dashboard failed", "address", client.String())
+		d.showLogin(rc, fasthttp.StatusForbidden, "This is not the admin token, and no API token that lasts.", next)
 	}
+}
+
+// begin sets the cookie of a session, and leads to a page.
+func (d *Dashboard) begin(rc *fasthttp.RequestCtx, session string, until time.Time, next string) {
+	setCookie(rc, session, until)
+	if !local(next) {
+		next = Prefix
+	}
+	redirect(rc, next)
 }
 
 // logout removes the cookie.

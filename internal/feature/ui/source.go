@@ -40,6 +40,11 @@ type Source interface {
 	Get(ctx context.Context, route string, ids map[string]string, query url.Values, into any) error
 	// TokenOf returns the token of the consumer with an ID and a number; false: there is none.
 	TokenOf(channel, consumer string, no uint32) (token string, ok bool)
+	// Grant returns what an API token opens, and GrantByID the same of one that was asked for before. Act makes the
+	// requests of Do be judged by a grant.
+	Grant(ctx context.Context, token []byte) (Grant, error)
+	GrantByID(id string) (Grant, bool)
+	Act(id string)
 	// Load says what a consumer has to do now, not as of the last sample.
 	Load(ctx context.Context, channel, consumer string) (Load, error)
 	// Reveal writes into the audit log that a reader sees the payload of a message; who is "" for whoever asked for the

@@ -3,12 +3,14 @@ package ui
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"net/url"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 // Prefix begins the paths of all pages.
@@ -26,6 +28,13 @@ type Options struct {
 	Frames      []string         // origins that may have the pages of a portal in a frame
 	Now         func() time.Time // the store's clock; nil: that of this machine
 	Log         *slog.Logger     // nil: slog.Default()
+
+	// Client is the address of a request, behind proxies that are trusted; nil: that of the connection. Failed notes a
+	// wrong token of an address, and Limited reports whether it has sent too many; nil: there is no limit but that of
+	// logins.
+	Client  func(rc *fasthttp.RequestCtx) netip.Addr
+	Failed  func(netip.Addr)
+	Limited func(netip.Addr) bool
 }
 
 // A Dashboard serves the pages. It is safe for concurrent use.
@@ -42,6 +51,15 @@ func New(o Options) *Dashboard {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Client == nil {
+		o.Client = func(rc *fasthttp.RequestCtx) netip.Addr { return share.AddressOf(rc.RemoteAddr()) }
+	}
+	if o.Failed == nil {
+		o.Failed = func(netip.Addr) {}
+	}
+	if o.Limited == nil {
+		o.Limited = func(netip.Addr) bool { return false }
 	}
 	d := &Dashboard{o: o}
 	d.pages = map[string]page{
@@ -71,6 +89,7 @@ type Visit struct {
 	Source Source
 
 	portal *portal // whoever asks came by a link; nil: not so
+	grant  *Grant  // whoever asks has logged in with an API token; nil: not so
 }
 
 // A page makes what its template shows.
@@ -90,13 +109,15 @@ type view struct {
 	open bool // no session was needed
 
 	portal *portal // what the reader may see; nil: everything
+	grant  *Grant  // the same
 
 	revealed bool // payloads are shown that the setting hides
 }
 
 // view begins a page.
 func (d *Dashboard) view(rc *fasthttp.RequestCtx, visit Visit) *view {
-	return &view{d: d, rc: rc, src: visit.Source, now: d.o.Now().UTC(), open: visit.Open, portal: visit.portal}
+	return &view{d: d, rc: rc, src: visit.Source, now: d.o.Now().UTC(), open: visit.Open, portal: visit.portal,
+		grant: visit.grant}
 }
 
 // id returns an ID of the path.
@@ -124,7 +145,7 @@ func (d *Dashboard) Serve(ctx context.Context, rc *fasthttp.RequestCtx, visit Vi
 		assets[visit.Page].Serve(rc)
 	case "/ui/login":
 		if rc.IsPost() {
-			d.login(rc)
+			d.login(ctx, rc, visit.Source)
 			return
 		}
 		d.showLogin(rc, fasthttp.StatusOK, "", string(rc.QueryArgs().Peek("next")))
@@ -133,8 +154,11 @@ func (d *Dashboard) Serve(ctx context.Context, rc *fasthttp.RequestCtx, visit Vi
 	case portalPath:
 		d.enter(rc, visit)
 	default:
-		if !visit.Open && !d.admits(rc) && !d.admitsOwner(rc, &visit) {
-			return
+		if !visit.Open && !d.admits(rc) {
+			grant, opened := d.admitsGrant(rc, &visit)
+			if grant && !opened || !grant && !d.admitsOwner(rc, &visit) {
+				return
+			}
 		}
 		if visit.Page == revealRoute {
 			d.reveal(ctx, rc, visit)
@@ -182,7 +206,10 @@ func (d *Dashboard) show(ctx context.Context, rc *fasthttp.RequestCtx, visit Vis
 func (v *view) frame(title, section string, content any) frame {
 	f := frame{Title: title, Section: section, Session: !v.open && v.portal == nil, Now: v.now, Version: v.d.o.Version,
 		Content: content, Portal: v.portal}
-	if v.portal == nil {
+	if v.grant != nil {
+		f.Narrow = v.grant.narrow()
+	}
+	if v.portal == nil && f.Narrow == nil {
 		f.Troubled = v.src.Troubled()
 	}
 	return f

@@ -153,6 +153,11 @@ func (f full) Get(_ context.Context, _ string, _ map[string]string, _ url.Values
 	return nil
 }
 
+func (full) Grant(context.Context, []byte) (Grant, error) {
+	return Grant{}, problem.New(403, "api_token_mismatch", "No.")
+}
+func (full) GrantByID(string) (Grant, bool)                       { return Grant{}, false }
+func (full) Act(string)                                           {}
 func (full) Reveal(context.Context, string, string, string) error { return nil }
 func (full) TokenOf(_, _ string, no uint32) (string, bool)        { return "t", no == 7 }
 
@@ -207,6 +212,11 @@ func (e empty) Get(_ context.Context, _ string, _ map[string]string, _ url.Value
 	return json.Unmarshal([]byte("{}"), into)
 }
 
+func (empty) Grant(context.Context, []byte) (Grant, error) {
+	return Grant{}, problem.New(403, "api_token_mismatch", "No.")
+}
+func (empty) GrantByID(string) (Grant, bool)                         { return Grant{}, false }
+func (empty) Act(string)                                             {}
 func (e empty) Reveal(context.Context, string, string, string) error { return nil }
 func (empty) TokenOf(string, string, uint32) (string, bool)          { return "", false }
 func (e empty) Load(context.Context, string, string) (Load, error)   { return Load{}, e.err }

@@ -146,6 +146,12 @@ var routes = []Route{
 	{"GET", "/channel/{channel}/sqs-key", none, ok(SQSKeyList{})},
 	{"DELETE", "/channel/{channel}/sqs-key", none, gone},
 	{"DELETE", "/channel/{channel}/sqs-key/{key}", none, gone},
+	{"POST", "/tokens", Body{MediaJSON, TokenRequest{}}, []Answer{{201, Body{MediaJSON, NewToken{}}}}},
+	{"GET", "/tokens", none, ok(TokenList{})},
+	{"DELETE", "/tokens/{token}", none, gone},
+	{"POST", "/producer/{producer}/rotate-token", Body{MediaForm, RotateForm{}}, ok(RotatedToken{})},
+	{"POST", "/channel/{channel}/rotate-token", Body{MediaForm, RotateForm{}}, ok(RotatedToken{})},
+	{"POST", "/channel/{channel}/consumer/{consumer}/rotate-token", Body{MediaForm, RotateForm{}}, ok(RotatedToken{})},
 	{"POST", "/", Body{MediaAny, nil}, []Answer{{200, Body{MediaAny, nil}}}},
 	{"POST", "/sqs/{channel}/{consumer}", Body{MediaAny, nil}, []Answer{{200, Body{MediaAny, nil}}}},
 

@@ -59,8 +59,10 @@ type Catalogue struct {
 	// consumers that went with a restored backup: the store has no row of them
 	lost map[uint32]bool
 	restoration
-	revision atomic.Uint64 // grows with each change of the copy, with mu held
-	watched  watchlist     // requests that wait for a change
+	grants   atomic.Pointer[map[string]*Grant] // API tokens by their IDs, replaced with mu held
+	secrets  Secrets                           // set before the first request
+	revision atomic.Uint64                     // grows with each change of the copy, with mu held
+	watched  watchlist                         // requests that wait for a change
 
 	refreshing chan struct{} // capacity 1, full during a refresh: one at a time; taken before mu
 	started    uint64        // refreshes begun, guarded by mu
@@ -92,6 +94,7 @@ func (c *Catalogue) empty() {
 	c.replaying.Store(false)
 	c.wanted.Store(nil)
 	c.bounds.Store(nil)
+	c.grants.Store(nil)
 	c.version = 0
 }
 
@@ -261,6 +264,7 @@ func (c *Catalogue) take(changes durable.Changes, refresh uint64, all bool) (new
 		news = append(news, c.lose(before)...)
 	}
 	c.note(changes)
+	c.takeTokens(changes)
 	c.revise(changes, all)
 	c.version, c.lower = changes.Version, 0
 	c.finished = refresh

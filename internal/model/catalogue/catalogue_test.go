@@ -63,6 +63,9 @@ func (s *source) Changes(ctx context.Context, after int64) (durable.Changes, err
 			out.Replays = append(out.Replays, r)
 		}
 	}
+	if s.state.NewTokens {
+		out.Tokens, out.NewTokens = s.state.Tokens, true
+	}
 	return out, nil
 }
 

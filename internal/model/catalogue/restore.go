@@ -133,6 +133,9 @@ func (c *Catalogue) extent() durable.Extent {
 			e.Consumers.Add(k.Version)
 		}
 	}
+	for _, g := range c.grantsByID() {
+		e.Tokens.Add(g.version)
+	}
 	return e
 }
 

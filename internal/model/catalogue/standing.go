@@ -21,6 +21,8 @@ type Standing struct {
 	Consumer  *durable.Consumer // nil: the request does not act as a consumer
 	Producer  *durable.Producer // nil: nor as a producer
 
+	byChannel, byOwner proof // of the tokens that it was admitted with
+
 	keyed bool                            // it was admitted without the tokens of the records
 	still func(ctx context.Context) error // what else must hold; nil: nothing
 }
@@ -28,18 +30,18 @@ type Standing struct {
 // AdmitProducer is AuthorizeProducer for a request that may live long.
 func (c *Catalogue) AdmitProducer(ctx context.Context, channelID string, channelToken, producerID,
 	producerToken []byte) (Standing, error) {
-	s := Standing{catalogue: c, ctx: ctx, at: c.revision.Load()} // before the tokens are compared
-	var err error
-	s.Channel, s.Producer, err = c.AuthorizeProducer(ctx, channelID, channelToken, producerID, producerToken)
+	at := c.revision.Load() // before the tokens are compared
+	s, err := c.authorizeProducer(ctx, channelID, channelToken, producerID, producerToken)
+	s.catalogue, s.ctx, s.at = c, ctx, at
 	return s, err
 }
 
 // AdmitConsumer is AuthorizeConsumer for a request that may live long.
 func (c *Catalogue) AdmitConsumer(ctx context.Context, channelID string, channelToken []byte, consumerID string,
 	consumerToken []byte) (Standing, error) {
-	s := Standing{catalogue: c, ctx: ctx, at: c.revision.Load()}
-	var err error
-	s.Channel, s.Consumer, err = c.AuthorizeConsumer(ctx, channelID, channelToken, consumerID, consumerToken)
+	at := c.revision.Load()
+	s, err := c.authorizeConsumer(ctx, channelID, channelToken, consumerID, consumerToken)
+	s.catalogue, s.ctx, s.at = c, ctx, at
 	return s, err
 }
 
@@ -67,9 +69,9 @@ func (s Standing) In(ctx context.Context) Standing {
 }
 
 // Judge returns nil while a new request with the same tokens would be admitted, and else the error
-// with which it would be refused. It costs one load while the copy has not changed.
+// with which it would be refused. It costs one load while the copy has not changed and no token ends.
 func (s *Standing) Judge() error {
-	if s == nil || s.catalogue == nil || s.at == s.catalogue.revision.Load() {
+	if s == nil || s.catalogue == nil || s.at == s.catalogue.revision.Load() && !s.ended() {
 		return nil
 	}
 	before := s.at
@@ -89,8 +91,14 @@ func (s *Standing) Judge() error {
 	return refusal
 }
 
-// judge compares what the request was admitted with with the present copy. The tokens that it sent
-// were those of the records then, so they are right while the records have the same ones.
+// ended reports whether a token that has an end is over.
+func (s *Standing) ended() bool {
+	until := min(s.byChannel.end(), s.byOwner.end())
+	return until != never && s.catalogue.now() >= until
+}
+
+// judge compares what the request was admitted with with the present copy. It keeps no token that was sent, but
+// what the token was equal to.
 func (s *Standing) judge() error {
 	c := s.catalogue
 	c.mu.RLock()
@@ -100,7 +108,7 @@ func (s *Standing) judge() error {
 	switch acts := s.Consumer != nil || s.Producer != nil; {
 	case ch == nil || ch.No != s.Channel.No:
 		return ErrUnknownChannel
-	case acts && !s.keyed && ch.Token != s.Channel.Token:
+	case acts && !s.keyed && !c.holds(s.byChannel, ch.Token, &ch.Former):
 		return ErrChannelToken
 	case s.Producer != nil && ident.Reserved(ch.ID):
 		return ErrSystemChannel
@@ -111,7 +119,7 @@ func (s *Standing) judge() error {
 		switch {
 		case k == nil || k.No != s.Consumer.No:
 			return ErrUnknownConsumer
-		case !s.keyed && k.Token != s.Consumer.Token:
+		case !s.keyed && !c.holds(s.byOwner, k.Token, &k.Former):
 			return ErrConsumerToken
 		}
 	}
@@ -120,7 +128,7 @@ func (s *Standing) judge() error {
 		switch {
 		case p == nil || p.No != s.Producer.No:
 			return ErrUnknownProducer
-		case !s.keyed && p.Token != s.Producer.Token:
+		case !s.keyed && !c.holds(s.byOwner, p.Token, &p.Former):
 			return ErrProducerToken
 		}
 	}
@@ -234,9 +242,10 @@ func (l *watchlist) wake(of subject) {
 // revise notes that the copy has changed, with mu held, and wakes the requests that it concerns. No
 // standing depends on a replay, and replays come with every refresh.
 func (c *Catalogue) revise(changes durable.Changes, all bool) {
-	if !all && len(changes.Producers)+len(changes.Channels)+len(changes.Groups)+len(changes.Consumers) == 0 {
+	rows := len(changes.Producers) + len(changes.Channels) + len(changes.Groups) + len(changes.Consumers)
+	if !all && !changes.NewTokens && rows == 0 {
 		return
 	}
 	c.revision.Add(1)
-	c.watched.tell(changes, all)
+	c.watched.tell(changes, all || changes.NewTokens) // any of those that wait may stand on an API token
 }

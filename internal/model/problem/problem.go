@@ -29,6 +29,7 @@ type Problem struct {
 	Detail     string // a sentence for people, without tokens, SQL and DSNs
 	RetryAfter int    // seconds, 0 = no header
 	cause      error
+	wrongToken bool
 }
 
 // New returns a problem.
@@ -51,6 +52,27 @@ func (p *Problem) Because(err error) *Problem {
 	q := *p
 	q.cause = err
 	return &q
+}
+
+// OfToken makes p the refusal of a wrong token, and returns it: the answer is counted as a failure of its address.
+func (p *Problem) OfToken() *Problem {
+	p.wrongToken = true
+	return p
+}
+
+// wrongTokenKey is the user value of a request that was refused because of a wrong token.
+const wrongTokenKey = "wrong token"
+
+// NoteWrongToken notes that the answer refuses a wrong token.
+func NoteWrongToken(ctx *fasthttp.RequestCtx) { ctx.SetUserValue(wrongTokenKey, true) }
+
+// OfWrongToken reports whether the answer does.
+func OfWrongToken(ctx *fasthttp.RequestCtx) bool { return ctx.UserValue(wrongTokenKey) != nil }
+
+// TooManyFailures refuses an address that has sent too many wrong tokens, for that many seconds.
+func TooManyFailures(seconds int) *Problem {
+	return &Problem{Status: fasthttp.StatusTooManyRequests, Code: "too_many_failures", RetryAfter: max(seconds, 1),
+		Detail: "This address has sent too many wrong tokens. The broker looks at its tokens again after Retry-After seconds."}
 }
 
 func (p *Problem) Error() string {
@@ -161,6 +183,9 @@ func Write(ctx *fasthttp.RequestCtx, err error) {
 	requestID := ctx.Response.Header.Peek("X-Request-ID")
 	if p.cause != nil {
 		slog.Warn("request failed", "status", p.Status, "code", p.Code, "error", p.cause, "request_id", string(requestID))
+	}
+	if p.wrongToken {
+		NoteWrongToken(ctx)
 	}
 	ctx.Response.ResetBody()
 	ctx.SetStatusCode(p.Status)

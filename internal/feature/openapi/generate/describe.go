@@ -38,6 +38,7 @@ var pathWords = []word{
 	{"link", "*", "the signed part of the link", aPlace},
 	{"key", "*", "AccessKeyId of the key", aPlace},
 	{"action", "*", "name of the action", aPlace},
+	{"token", "*", "ID of the API token", aPlace},
 }
 
 // queryWords are the parameters of queries.
@@ -146,7 +147,7 @@ var answerHeaders = []word{
 	{"Location", "POST */broadcast", "where the message is, or its receipt", aText},
 	{"Location", "POST */request", "where the responses are", aText},
 	{"Location", "GET /receipt/*", "where the message is", aText},
-	{"Location", "POST */bulk, POST */replay, POST */redrive, POST */sqs-key, PUT *", "where the resource is", aText},
+	{"Location", "POST */bulk, POST */replay, POST */redrive, POST */sqs-key, POST /tokens, PUT *", "where the resource is", aText},
 	{"Location", "GET /, POST /ui/*, GET /ui/*", "where to go", aText},
 	{"X-Broker-Ack", stored + ", POST */batch, POST */bulk, GET /receipt/*, PUT */scheduled-message/*", "what the success promises: durable, journal or replicated", aText},
 	{"X-Broker-Recipients", "POST */broadcast", "0: the message is stored and has no job", aText},
@@ -233,6 +234,9 @@ var routesOfCodes = []codesOf{
 	{"POST */test", "consumer_pull"},
 	{"POST */portal-link", "invalid_ttl"},
 	{"POST */sqs-key", "too_many_sqs_keys"},
+	{"POST /tokens", "invalid_token_name invalid_scope invalid_expires too_many_tokens"},
+	{"DELETE /tokens/{token}", "token_not_found"},
+	{"POST */rotate-token", "invalid_overlap"},
 	{"GET */reconcile", "books_busy"},
 	{"*/revive/{link}, GET /ui/*, POST /ui/*", "link_invalid"},
 	{"GET /receipt/*", "receipt_not_found not_stored"},
@@ -267,4 +271,6 @@ var examples = map[string]string{
 	"DeadSelection request":  `{"Fingerprint":"81382dd5798bbe48"}`,
 	"RedriveEstimate answer": `{"Matched":4821}`,
 	"PortalRequest request":  `{"TTL":"4h"}`,
+	"TokenRequest request":   `{"Name":"nightly job","Scopes":["channel:orders"],"Expires":"24h"}`,
+	"RotateForm request":     `{"overlap":"24h"}`,
 }
