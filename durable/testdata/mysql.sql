@@ -3888,6 +3888,8 @@ WHERE state = ?
 ORDER BY next_ms, id
 LIMIT 1;
 
+SELECT CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED);
+
 SELECT COALESCE(
     (
         SELECT due_ms
@@ -3911,6 +3913,8 @@ SELECT COALESCE(
     ),
     0
 );
+
+SELECT COALESCE(CURRENT_ROLE(), 'NONE');
 
 SELECT COALESCE(MAX(at_ms), ?)
 FROM (
@@ -4351,6 +4355,15 @@ WHERE expires_ms <= ?
 ORDER BY no
 LIMIT 1;
 
+SELECT privilege_type
+FROM information_schema.user_privileges
+WHERE grantee = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''')
+UNION
+SELECT privilege_type
+FROM information_schema.schema_privileges
+WHERE grantee = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''')
+  AND DATABASE() LIKE table_schema;
+
 SELECT producer_no
 FROM awaiting_replies
 WHERE producer_no > ?
@@ -4455,6 +4468,7 @@ WHERE Variable_name IN (
 
 SHOW GLOBAL VARIABLES
 WHERE Variable_name IN (
+    'version_comment',
     'max_allowed_packet',
     'innodb_flush_log_at_trx_commit',
     'innodb_doublewrite',

@@ -918,7 +918,11 @@ FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...);
 
+PRAGMA integrity_check(1);
+
 PRAGMA quick_check(1);
+
+PRAGMA wal_checkpoint(TRUNCATE);
 
 ROLLBACK TO SAVEPOINT row_set;
 
