@@ -17,7 +17,10 @@ import (
 
 const (
 	checkWhole = `PRAGMA integrity_check(1)`
-	emptyLog   = `PRAGMA wal_checkpoint(TRUNCATE)`
+	selectSize = `
+SELECT page_count * page_size
+FROM pragma_page_count, pragma_page_size`
+	emptyLog = `PRAGMA wal_checkpoint(TRUNCATE)`
 )
 
 var (
@@ -72,7 +75,8 @@ func RestoreSQLite(ctx context.Context, dir, file string, force bool) (kept stri
 
 // checkCopy reads a whole file of a store.
 func checkCopy(ctx context.Context, file string) error {
-	if info, err := os.Stat(file); err != nil {
+	info, err := os.Stat(file)
+	if err != nil {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	} else if !info.Mode().IsRegular() {
 		return fmt.Errorf("%w: %s is no regular file", ErrDamaged, file)
@@ -88,17 +92,25 @@ func checkCopy(ctx context.Context, file string) error {
 	if err != nil {
 		return fmt.Errorf("durable: %w", err)
 	}
-	err = checkDatabase(ctx, db)
+	err = checkDatabase(ctx, db, info.Size())
 	return errors.Join(err, db.Close())
 }
 
-func checkDatabase(ctx context.Context, db *sql.DB) error {
+// checkDatabase checks a database whose file has a size: SQLite takes what is missing at the end for zeros.
+func checkDatabase(ctx context.Context, db *sql.DB, size int64) error {
 	var said string
+	var want int64
 	if err := db.QueryRowContext(ctx, checkWhole).Scan(&said); err != nil {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if said != "ok" {
 		return fmt.Errorf("%w: %s", ErrDamaged, said)
+	}
+	if err := db.QueryRowContext(ctx, selectSize).Scan(&want); err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if size != want {
+		return fmt.Errorf("%w: it has %d bytes instead of %d", ErrDamaged, size, want)
 	}
 	schema, err := schemaOf(ctx, db, sqliteDialect)
 	switch {
@@ -140,15 +152,19 @@ func setAside(ctx context.Context, file string) (name string, err error) {
 	if info, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return "", removed(file+"-wal", file+"-shm")
 	}
-	unreadable := mergeLog(ctx, file)
 	name = file + ".replaced-" + time.Now().UTC().Format("20060102T150405.000")
-	if err := os.Link(file, name); err != nil {
-		return "", fmt.Errorf("keep the store that is there: %w", err)
+	// The log gets its second name before SQLite, which removes one that it cannot use, has seen it.
+	if err := os.Link(file+"-wal", name+"-wal"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("keep the log of the store that is there: %w", err)
 	}
-	if log := file + "-wal"; unreadable != nil {
-		if err := os.Link(log, name+"-wal"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", errors.Join(fmt.Errorf("keep the log of the store that is there: %w", err), os.Remove(name))
-		}
+	if mergeLog(ctx, file) == nil {
+		err = removed(name + "-wal")
+	}
+	if err == nil {
+		err = os.Link(file, name)
+	}
+	if err != nil {
+		return "", fmt.Errorf("keep the store that is there: %w", err)
 	}
 	if err := flush(filepath.Dir(file)); err != nil {
 		return "", err

@@ -33,7 +33,7 @@ var (
 	UnheardMySQL = append([]string{setSession, setReadCommitted, selectSession, selectVersion, selectVariables,
 		selectRights, selectRole, selectServerMs, selectSchema, selectHasSchema.mysql,
 		selectGroup, upsertProof, selectHasScheduled, selectHasChange, insertClock.mysql}, unheard...)
-	UnheardSQLite = append([]string{selectSQLiteVersion, vacuumInto, checkBackup, checkWhole, emptyLog,
+	UnheardSQLite = append([]string{selectSQLiteVersion, vacuumInto, checkBackup, checkWhole, emptyLog, selectSize,
 		selectSchema, selectHasSchema.sqlite, insertClock.sqlite}, unheard...)
 
 	unheard = []string{updateIntake, deleteOldReplays, selectSizes, countBlockOwed}

@@ -4260,6 +4260,9 @@ WHERE expires_ms <= ?
 ORDER BY no
 LIMIT 1;
 
+SELECT page_count * page_size
+FROM pragma_page_count, pragma_page_size;
+
 SELECT producer_no
 FROM awaiting_replies
 WHERE producer_no > ?
