@@ -104,21 +104,22 @@ func product(version, comment string) (string, error) {
 
 func weaknesses(vars map[string]string) (out []Weakness) {
 	on := func(name string) bool { return vars[name] == "ON" || vars[name] == "1" }
+	weak := func(setting, want, text string) { out = append(out, Weakness{setting, text, want}) }
 	if v := vars["innodb_flush_log_at_trx_commit"]; v != "1" {
-		out = append(out, Weakness{"innodb_flush_log_at_trx_commit", "innodb_flush_log_at_trx_commit is " + v + ", not 1: a " +
-			"power loss of the MySQL server loses up to a second of messages that were answered 201", "1"})
+		weak("innodb_flush_log_at_trx_commit", "1", "innodb_flush_log_at_trx_commit is "+v+", not 1: a power loss of the "+
+			"MySQL server loses up to a second of messages that were answered 201")
 	}
 	if on("log_bin") && vars["sync_binlog"] != "1" {
-		out = append(out, Weakness{"sync_binlog", "sync_binlog is " + vars["sync_binlog"] + ", not 1: after a power loss of " +
-			"the MySQL server its replicas may lack messages that were answered 201", "1"})
+		weak("sync_binlog", "1", "sync_binlog is "+vars["sync_binlog"]+", not 1: after a power loss of the MySQL server its "+
+			"replicas may lack messages that were answered 201")
 	}
 	if vars["innodb_doublewrite"] == "OFF" {
-		out = append(out, Weakness{"innodb_doublewrite", "innodb_doublewrite is off: a power loss can tear a page unless the " +
-			"file system writes whole pages", ""})
+		weak("innodb_doublewrite", "", "innodb_doublewrite is off: a power loss can tear a page unless the file system "+
+			"writes whole pages")
 	}
 	if on("wsrep_on") {
-		out = append(out, Weakness{"wsrep_on", "the server is part of a Galera cluster: a commit is not flushed on the other " +
-			"nodes when it is answered", ""})
+		weak("wsrep_on", "", "the server is part of a Galera cluster: a commit is not flushed on the other nodes when it is "+
+			"answered")
 	}
 	return out
 }

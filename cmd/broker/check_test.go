@@ -86,8 +86,8 @@ func requireRefused(t *testing.T, w *world, want ...string) {
 
 func TestABrokerRefusesServersThatTakeSkipLockedAndLockNothing(t *testing.T) {
 	parallel(t)
-	for version, want := range map[string]string{"8.0.11-TiDB-v7.5.0": "is TiDB", "10.5.9-MariaDB": "MariaDB 10.5.9 is too old",
-		"8.0.0-dmr": "MySQL 8.0.0 is too old"} {
+	for version, want := range map[string]string{"8.0.11-TiDB-v7.5.0": "is TiDB",
+		"10.5.9-MariaDB": "MariaDB 10.5.9 is too old", "8.0.0-dmr": "MySQL 8.0.0 is too old"} {
 		fake, err := fakemysql.Start(version, map[string]string{"max_allowed_packet": "67108864"})
 		require.NoError(t, err)
 		w := emptyWorld(t).with("BROKER_MYSQL_DSN=" + fake.DSN())

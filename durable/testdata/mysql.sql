@@ -3942,6 +3942,9 @@ FROM channels;
 SELECT COALESCE(MAX(no), 0)
 FROM producers;
 
+SELECT COALESCE(MAX(version_id), 0)
+FROM goose_db_version;
+
 SELECT COALESCE(MAX(writers), 0)
 FROM (
     SELECT COUNT(*) AS writers
@@ -4068,6 +4071,11 @@ SELECT COUNT(*)
 FROM deliveries
 WHERE consumer_no = ?
   AND message_id BETWEEN ? AND ?;
+
+SELECT COUNT(*)
+FROM information_schema.tables
+WHERE table_schema = DATABASE()
+  AND table_name = 'goose_db_version';
 
 SELECT COUNT(*)
 FROM messages

@@ -3862,6 +3862,9 @@ FROM channels;
 SELECT COALESCE(MAX(no), 0)
 FROM producers;
 
+SELECT COALESCE(MAX(version_id), 0)
+FROM goose_db_version;
+
 SELECT COALESCE(MAX(writers), 0)
 FROM (
     SELECT COUNT(*) AS writers
@@ -3996,6 +3999,11 @@ WHERE channel_no = ?
   AND (audience > ? OR id > ?)
   AND (addressed IS NULL OR SUBSTR(HEX(addressed), ?, 1) IN (?...))
   AND NOT (left_out IS NOT NULL AND SUBSTR(HEX(left_out), ?, 1) IN (?...));
+
+SELECT COUNT(*)
+FROM sqlite_master
+WHERE type = 'table'
+  AND name = 'goose_db_version';
 
 SELECT COUNT(*)
 FROM sqs_keys

@@ -52,10 +52,13 @@ func room(r *Report, d disk, journal int64) {
 	const check, mib = "folder.room", 1 << 20
 	switch {
 	case d.free < 0:
-	case d.free < leastFree || !d.inodes:
-		r.add(check, Mend, "%d MiB and %s are free: make room", d.free/mib, map[bool]string{true: "inodes", false: "no inodes"}[d.inodes])
+	case !d.inodes:
+		r.add(check, Mend, "no inode is free: remove files")
+	case d.free < leastFree:
+		r.add(check, Mend, "%d MiB are free: make room", d.free/mib)
 	case d.free < journal:
-		r.add(check, Note, "%d MiB are free, and BROKER_JOURNAL_MAX_BYTES lets the journal take %d MiB", d.free/mib, journal/mib)
+		r.add(check, Note, "%d MiB are free, and BROKER_JOURNAL_MAX_BYTES lets the journal take %d MiB", d.free/mib,
+			journal/mib)
 	default:
 		r.add(check, OK, "%d MiB are free", d.free/mib)
 	}

@@ -12,8 +12,8 @@ import (
 func lookAtMySQL(ctx context.Context, r *Report, o Options) {
 	s, err := durable.SurveyMySQL(ctx, o.MySQLDSN)
 	if s.Product == "" && err != nil {
-		r.stops("mysql", Unreachable, "BROKER_MYSQL_DSN: %v: start the server, or correct address, user, password and database",
-			sentence.Of(err))
+		r.stops("mysql", Unreachable, "BROKER_MYSQL_DSN: %v: start the server, or correct address, user, password "+
+			"and database", sentence.Of(err))
 		return
 	}
 	r.add("mysql", OK, "it answers")

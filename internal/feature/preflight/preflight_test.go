@@ -70,7 +70,8 @@ func TestAnEmptyFolderIsWellAndStaysEmpty(t *testing.T) {
 }
 
 func TestWrongSettingsEndTheLook(t *testing.T) {
-	r := Run(t.Context(), patiently(Options{DataDir: t.TempDir(), Faults: []string{"BROKER_A is wrong\nand long", "BROKER_B"}}))
+	faults := []string{"BROKER_A is wrong\nand long", "BROKER_B"}
+	r := Run(t.Context(), patiently(Options{DataDir: t.TempDir(), Faults: faults}))
 	require.Len(t, r.of("settings"), 2)
 	require.Equal(t, "BROKER_A is wrong and long", r.of("settings")[0].Text, "a line is one line")
 	require.Empty(t, r.of("store"))
@@ -94,7 +95,7 @@ func TestTheRoomOfAFolder(t *testing.T) {
 		{disk{free: 1 << 30, inodes: true}, OK, "1024 MiB are free"},
 		{disk{free: 200 << 20, inodes: true}, Note, "BROKER_JOURNAL_MAX_BYTES"},
 		{disk{free: 99 << 20, inodes: true}, Mend, "make room"},
-		{disk{free: 1 << 40}, Mend, "no inodes"},
+		{disk{free: 1 << 40}, Mend, "no inode"},
 	} {
 		var r Report
 		room(&r, c.d, 1<<29)
@@ -192,8 +193,8 @@ func TestProductsThatBreakPromisesSilentlyAreRefused(t *testing.T) {
 		{"8.0.0-dmr", "", "MySQL 8.0.0 is too old"},
 		{"5.7.44-log", "", "MySQL 5.7.44 is too old"},
 	} {
-		fake, err := fakemysql.Start(c.version, map[string]string{"version_comment": c.comment, "max_allowed_packet": "67108864",
-			"innodb_flush_log_at_trx_commit": "1"})
+		fake, err := fakemysql.Start(c.version, map[string]string{"version_comment": c.comment,
+			"max_allowed_packet": "67108864", "innodb_flush_log_at_trx_commit": "1"})
 		require.NoError(t, err)
 		r := Run(t.Context(), patiently(Options{DataDir: t.TempDir(), MySQLDSN: fake.DSN()}))
 		require.True(t, requireLine(t, r, "mysql.version", Mend, c.want).Stops)
@@ -211,8 +212,8 @@ func TestProductsThatBreakPromisesSilentlyAreRefused(t *testing.T) {
 func TestARealMySQLIsWellAndWhatIsWrongIsSaid(t *testing.T) {
 	dsn := tables.MySQL(t)
 	r := Run(t.Context(), patiently(Options{DataDir: t.TempDir(), MySQLDSN: dsn}))
-	for _, check := range []string{"mysql", "mysql.version", "mysql.packet", "mysql.clock", "mysql.schema", "mysql.rights"} {
-		requireLine(t, r, check, OK, "")
+	for _, part := range []string{"", ".version", ".packet", ".clock", ".schema", ".rights"} {
+		requireLine(t, r, "mysql"+part, OK, "")
 	}
 	for _, l := range r.of("mysql.flush") { // the servers of the tests may be quicker than safe
 		require.Contains(t, []State{OK, Mend, Note}, l.State)
@@ -253,7 +254,8 @@ func TestTheRightsOfAMySQLUserAreLookedAt(t *testing.T) {
 	exec("GRANT SELECT, INSERT, CREATE ON " + cfg.DBName + ".* TO few")
 	r := look()
 	require.True(t, requireLine(t, r, "mysql.rights", Mend, "lacks UPDATE, DELETE, ALTER, INDEX, DROP").Stops)
-	exec("GRANT " + strings.Join(slices.Concat(durable.RowRights, durable.TableRights), ", ") + " ON " + pattern + "TO few")
+	all := slices.Concat(durable.RowRights, durable.TableRights)
+	exec("GRANT " + strings.Join(all, ", ") + " ON " + pattern + "TO few")
 	requireLine(t, look(), "mysql.rights", OK, "ALTER")
 	s, err := durable.OpenMySQL(t.Context(), cfg.FormatDSN(), durable.Options{})
 	require.NoError(t, err)
@@ -262,7 +264,8 @@ func TestTheRightsOfAMySQLUserAreLookedAt(t *testing.T) {
 	exec("REVOKE ALL PRIVILEGES ON " + cfg.DBName + ".* FROM few")
 	exec("REVOKE ALL PRIVILEGES ON " + pattern + "FROM few")
 	exec("GRANT SELECT, INSERT, UPDATE, DELETE ON " + cfg.DBName + ".* TO few")
-	require.False(t, requireLine(t, look(), "mysql.rights", Mend, "lacks CREATE, ALTER, INDEX, DROP").Stops, "the tables are there")
+	lacks := requireLine(t, look(), "mysql.rights", Mend, "lacks CREATE, ALTER, INDEX, DROP")
+	require.False(t, lacks.Stops, "the tables are there")
 	exec("SET GLOBAL innodb_flush_log_at_trx_commit = 2")
 	require.Contains(t, fmt.Sprint(look().of("mysql.flush")), "set innodb_flush_log_at_trx_commit=1")
 	exec("CREATE ROLE some")
@@ -282,8 +285,8 @@ func TestARealRedisIsWellAndWhatIsWrongIsSaid(t *testing.T) {
 		return Run(t.Context(), patiently(Options{DataDir: t.TempDir(), RedisURL: url}))
 	}
 	r := look(server.URL())
-	for _, check := range []string{"redis", "redis.version", "redis.memory", "redis.persistence", "redis.clock", "redis.rights"} {
-		requireLine(t, r, check, OK, "")
+	for _, part := range []string{"", ".version", ".memory", ".persistence", ".clock", ".rights"} {
+		requireLine(t, r, "redis"+part, OK, "")
 	}
 	set("maxmemory-policy", "allkeys-lru")
 	require.False(t, requireLine(t, look(server.URL()), "redis.memory", Mend, "once there is a maxmemory").Stops)
@@ -314,7 +317,7 @@ func TestARealRedisIsWellAndWhatIsWrongIsSaid(t *testing.T) {
 	requireLine(t, look(few), "redis.version", Note, "not every server")
 	require.Equal(t, before, admin.DBSize(t.Context()).Val(), "the look leaves no key")
 	r = look(strings.Replace(few, "s3cret", "wr0ng", 1))
-	require.True(t, requireLine(t, r, "redis", Unreachable, "").Stops, "a broker does not start on a Redis that refuses it")
+	require.True(t, requireLine(t, r, "redis", Unreachable, "").Stops, "a broker does not start there")
 	require.NotContains(t, fmt.Sprint(r), "wr0ng")
 }
 
@@ -362,7 +365,8 @@ func TestAReportIsLinesOrOneObject(t *testing.T) {
 	r := Report{OK: true, Lines: []Line{{"mysql", OK, "it <answers>", false}, {"redis", Mend, "mend it", true}}}
 	var text, object bytes.Buffer
 	require.NoError(t, r.Print(&text))
-	require.Equal(t, "ok           mysql               it <answers>\nmend         redis               mend it\n", text.String())
+	require.Equal(t, "ok           mysql               it <answers>\n"+
+		"mend         redis               mend it\n", text.String())
 	require.NoError(t, r.JSON(&object))
 	require.Equal(t, `{"OK":true,"Code":0,"Lines":[{"Check":"mysql","State":"ok","Text":"it <answers>","Stops":false},`+
 		`{"Check":"redis","State":"mend","Text":"mend it","Stops":true}]}`+"\n", object.String())

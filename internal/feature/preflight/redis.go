@@ -62,8 +62,8 @@ func redisServer(r *Report, s redisq.Server) {
 	}
 	switch {
 	case s.Refuses != "":
-		r.add("redis.persistence", Mend, "%sRedis may refuse writes, because %s: look at its log and the room on its disk", at,
-			s.Refuses)
+		r.add("redis.persistence", Mend, "%sRedis may refuse writes, because %s: look at its log and the room on its disk",
+			at, s.Refuses)
 	case s.AOF:
 		r.add("redis.persistence", OK, "%sit keeps an append-only file", at)
 	default:
