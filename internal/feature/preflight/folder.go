@@ -26,7 +26,7 @@ func folder(_ context.Context, r *Report, o Options) {
 	for { // a broker makes what is missing
 		info, err := os.Stat(there)
 		if err == nil && !info.IsDir() {
-			r.stops("folder", Mend, "BROKER_DATA_DIR: %s is no folder", there)
+			noFolder(r, o, "%s is no folder", there)
 			return
 		}
 		if err == nil || there == filepath.Dir(there) {
@@ -37,8 +37,7 @@ func folder(_ context.Context, r *Report, o Options) {
 	d := diskOf(there)
 	switch {
 	case d.writable != nil:
-		r.stops("folder", Mend, "BROKER_DATA_DIR: no file can be made in %s: %v: give it to the user of the broker", there,
-			d.writable)
+		noFolder(r, o, "no file can be made in %s: %v: give it to the user of the broker", there, d.writable)
 		return
 	case there != dir:
 		r.add("folder", OK, "%s will be made", dir)
@@ -46,6 +45,15 @@ func folder(_ context.Context, r *Report, o Options) {
 		r.add("folder", OK, "%s may be written", dir)
 	}
 	room(r, d, o.Journal)
+}
+
+// noFolder says that nothing can be written. With a MySQL server only a journal would be.
+func noFolder(r *Report, o Options, format string, args ...any) {
+	if o.MySQLDSN == "" {
+		r.stops("folder", Mend, "BROKER_DATA_DIR: "+format, args...)
+		return
+	}
+	r.add("folder", Note, "BROKER_DATA_DIR: "+format+"; channels with ack=journal need it, and nothing else", args...)
 }
 
 func room(r *Report, d disk, journal int64) {

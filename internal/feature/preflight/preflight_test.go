@@ -84,6 +84,8 @@ func TestAFolderThatIsNoneStopsTheStart(t *testing.T) {
 	r := Run(t.Context(), patiently(Options{DataDir: filepath.Join(file, "data"), Starting: true}))
 	require.True(t, requireLine(t, r, "folder", Mend, "is no folder").Stops)
 	require.Equal(t, CodeMend, r.Code)
+	r = Run(t.Context(), patiently(Options{DataDir: file, MySQLDSN: "u:p@tcp(127.0.0.1:1)/d"}))
+	requireLine(t, r, "folder", Note, "ack=journal")
 }
 
 func TestTheRoomOfAFolder(t *testing.T) {
