@@ -71,11 +71,14 @@ func copySQLite(ctx context.Context, from, to string) error {
 	return errors.Join(err, made.Close())
 }
 
-// openFile opens a database that is there.
-func openFile(file string) (*sql.DB, error) {
-	params := url.Values{"mode": {"rw"}, "_pragma": {"busy_timeout(10000)"}}
+// openFile opens a database that is there: for writes too, unless the parameters say otherwise.
+func openFile(file string, params ...string) (*sql.DB, error) {
+	query := url.Values{"mode": {"rw"}, "_pragma": {"busy_timeout(10000)"}}
+	for i := 0; i < len(params); i += 2 {
+		query.Set(params[i], params[i+1])
+	}
 	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: file}).EscapedPath(),
-		RawQuery: params.Encode()}).String())
+		RawQuery: query.Encode()}).String())
 	if err == nil {
 		db.SetMaxOpenConns(1)
 	}

@@ -258,20 +258,31 @@ func TestAStatementAboveThePacketIsSplitAndAHopelessRowRejectedOnMySQL(t *testin
 	}
 }
 
-func TestServerVersionsAreReadAndOldOnesRefused(t *testing.T) {
-	for version, want := range map[string]string{
-		"10.11.19-MariaDB-0+deb12u1":          "MariaDB 10.11.19",
-		"11.8.2-MariaDB":                      "MariaDB 11.8.2",
-		"5.5.5-10.6.1-MariaDB":                "",
-		"8.0.43":                              "MySQL 8.0.43",
-		"8.4.0-commercial":                    "MySQL 8.4.0",
-		"8.0.11-TiDB-v7.5.0":                  "MySQL 8.0.11",
-		"5.7.44-log":                          "",
-		"10.5.9-MariaDB-1:10.5.9+maria~focal": "",
+func TestServerVersionsAreReadAndThoseWithoutSkipLockedRefused(t *testing.T) {
+	for _, c := range []struct{ version, comment, want, refused string }{
+		{"10.11.19-MariaDB-0+deb12u1", "Debian 12", "MariaDB 10.11.19", ""},
+		{"10.6.0-MariaDB", "", "MariaDB 10.6.0", ""},
+		{"11.8.2-MariaDB", "", "MariaDB 11.8.2", ""},
+		{"8.0.1", "", "MySQL 8.0.1", ""},
+		{"8.0.43", "MYSQL COMMUNITY SERVER - GPL", "MySQL 8.0.43", ""},
+		{"8.4.0-commercial", "", "MySQL 8.4.0", ""},
+		{"9", "", "MySQL 9", ""},
+		{"5.5.5-10.6.1-MariaDB", "", "MariaDB 5.5.5", "too old"},
+		{"10.5.9-MariaDB-1:10.5.9+maria~focal", "", "MariaDB 10.5.9", "MariaDB 10.6 or newer"},
+		{"5.7.44-log", "", "MySQL 5.7.44", "MySQL 8.0.1 or newer"},
+		{"8.0.0-dmr", "", "MySQL 8.0.0", "too old"},
+		{"", "", "MySQL", "too old"},
+		{"8.0.11-TiDB-v7.5.0", "", "TiDB v7.5.0", "is TiDB"},
+		{"8.0.36", "TiDB Server (Apache License 2.0) Community Edition", "TiDB", "is TiDB"},
 	} {
-		got, err := product(version)
-		require.Equal(t, want, got)
-		require.Equal(t, want == "", err != nil)
+		got, err := product(c.version, c.comment)
+		require.Equal(t, c.want, got, c.version)
+		if c.refused == "" {
+			require.NoError(t, err, c.version)
+		} else {
+			require.ErrorContains(t, err, c.refused, c.version)
+			require.ErrorContains(t, err, needed)
+		}
 	}
 }
 

@@ -70,9 +70,8 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("durable: migrate: %w", err)
 	}
-	if have > known {
-		return fmt.Errorf("%w: they have version %d, this program knows versions up to %d; run the release that made "+
-			"them, or a newer one", ErrNewerSchema, have, known)
+	if err := CheckSchema(have); err != nil {
+		return err
 	}
 	begun, old := time.Now(), have > 0 && have < known
 	if old {

@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +25,18 @@ func OpenMySQL(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if conns <= 0 {
 		conns = 32
 	}
-	s := &Store{dialect: mysqlDialect, keysKept: o.keysKept(), tell: o.teller()}
+	server, err := askServer(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if server.Unfit != nil {
+		return nil, server.Unfit
+	}
+	s := &Store{dialect: mysqlDialect, keysKept: o.keysKept(), tell: o.teller(), packet: server.Packet,
+		describe: server.Product}
+	for _, w := range server.Weak {
+		s.warnings = append(s.warnings, w.Text)
+	}
 	// Migrate has its lock on one connection, and works on another one that waits longer.
 	others, inserts := yielding{conns: max(conns, 2)}, yielding{conns: min(conns, insertConns)}
 	if err = others.open(cfg, inserts.yield); err != nil {
@@ -42,11 +51,35 @@ func OpenMySQL(ctx context.Context, dsn string, o Options) (*Store, error) {
 		return nil, errors.Join(err, s.db.Close())
 	}
 	s.inserts = inserts.DB
-	if err := s.inspect(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
+	if err := s.db.PingContext(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("durable: connect to MySQL: %w", err), s.Close())
 	}
 	return s, nil
 }
+
+// askServer asks a server about itself on a connection of its own, which has no settings of a session
+// yet: a server that cannot be the store may not take them.
+func askServer(ctx context.Context, cfg *mysql.Config) (s Server, err error) {
+	db, err := plainPool(cfg)
+	if err != nil {
+		return Server{}, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return readServer(ctx, db)
+}
+
+// plainPool is a pool of one connection as the server gives it.
+func plainPool(cfg *mysql.Config) (*sql.DB, error) {
+	inner, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, errUnknownKey
+	}
+	db := sql.OpenDB(inner)
+	db.SetMaxOpenConns(1)
+	return db, nil
+}
+
+var errUnknownKey = errors.New("durable: open MySQL: the DSN names an unknown TLS configuration or server key")
 
 // insertConns bounds the connections for inserts of messages. A packet on them may have several
 // statements: the transaction of a part in one round trip. The builder assembles these texts, and
@@ -101,7 +134,7 @@ func (y *yielding) yield() {
 func (y *yielding) open(cfg *mysql.Config, crowded func()) error {
 	inner, err := mysql.NewConnector(cfg)
 	if err != nil {
-		return errors.New("durable: open MySQL: the DSN names an unknown TLS configuration or server key")
+		return errUnknownKey
 	}
 	y.DB = sql.OpenDB(sessions{inner, crowded, &y.live})
 	y.SetMaxOpenConns(y.conns)
@@ -154,90 +187,4 @@ func mysqlConfig(dsn string) (*mysql.Config, error) {
 	// The server's limit applies, even above the default limit of the driver.
 	cfg.MaxAllowedPacket = 1 << 30
 	return cfg, nil
-}
-
-const (
-	selectVersion = `
-SELECT VERSION()`
-
-	selectVariables = `
-SHOW GLOBAL VARIABLES
-WHERE Variable_name IN (
-    'max_allowed_packet',
-    'innodb_flush_log_at_trx_commit',
-    'innodb_doublewrite',
-    'sync_binlog',
-    'log_bin',
-    'wsrep_on'
-)`
-)
-
-// inspect reads the product, the version and the durability settings of the server.
-func (s *Store) inspect(ctx context.Context) error {
-	var version string
-	if err := s.db.QueryRowContext(ctx, selectVersion).Scan(&version); err != nil {
-		return fmt.Errorf("durable: connect to MySQL: %w", err)
-	}
-	var err error
-	if s.describe, err = product(version); err != nil {
-		return err
-	}
-	vars := map[string]string{}
-	err = each(ctx, s.db, selectVariables, nil, func(r *sql.Rows) error {
-		var name, value string
-		if err := r.Scan(&name, &value); err != nil {
-			return err
-		}
-		vars[strings.ToLower(name)] = strings.ToUpper(value)
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("durable: read the settings of the MySQL server: %w", err)
-	}
-	if s.packet, err = strconv.Atoi(vars["max_allowed_packet"]); err != nil {
-		return errors.New("durable: the MySQL server does not report its max_allowed_packet")
-	}
-	s.warnings = weaknesses(vars)
-	return nil
-}
-
-// product turns the result of VERSION() into a name. It refuses servers that are too old for
-// the statements of this package.
-func product(version string) (string, error) {
-	number, _, _ := strings.Cut(version, "-")
-	name, oldest := "MySQL", [2]int{8, 0}
-	if strings.Contains(strings.ToLower(version), "mariadb") {
-		name, oldest = "MariaDB", [2]int{10, 6}
-	}
-	var have [2]int
-	for i, part := range strings.SplitN(number, ".", 3) {
-		if i < len(have) {
-			have[i], _ = strconv.Atoi(part)
-		}
-	}
-	if have[0] < oldest[0] || have[0] == oldest[0] && have[1] < oldest[1] {
-		return "", fmt.Errorf("durable: %s %s is too old, want %d.%d or newer", name, number, oldest[0], oldest[1])
-	}
-	return name + " " + number, nil
-}
-
-func weaknesses(vars map[string]string) []string {
-	var out []string
-	on := func(name string) bool { return vars[name] == "ON" || vars[name] == "1" }
-	if v := vars["innodb_flush_log_at_trx_commit"]; v != "1" {
-		out = append(out, "innodb_flush_log_at_trx_commit is "+v+", not 1: a power loss of the MySQL server loses up to a "+
-			"second of messages that were answered 201")
-	}
-	if on("log_bin") && vars["sync_binlog"] != "1" {
-		out = append(out, "sync_binlog is "+vars["sync_binlog"]+", not 1: after a power loss of the MySQL server its "+
-			"replicas may lack messages that were answered 201")
-	}
-	if vars["innodb_doublewrite"] == "OFF" {
-		out = append(out, "innodb_doublewrite is off: a power loss can tear a page unless the file system writes whole pages")
-	}
-	if on("wsrep_on") {
-		out = append(out, "the server is part of a Galera cluster: a commit is not flushed on the other nodes when it is "+
-			"answered")
-	}
-	return out
 }

@@ -38,7 +38,7 @@ type statements struct {
 func listen(t *testing.T, file string, unheard []string) *statements {
 	s := &statements{all: map[string]bool{}}
 	for _, text := range unheard {
-		s.hear(text)
+		s.keep(text)
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -75,6 +75,10 @@ func (s *statements) hear(text string) {
 	if !built(text) {
 		s.heard.Store(text, true)
 	}
+	s.keep(text)
+}
+
+func (s *statements) keep(text string) {
 	shapes := shapesOf(text)
 	s.mu.Lock()
 	defer s.mu.Unlock()

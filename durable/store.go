@@ -110,16 +110,21 @@ func (s *Store) MaxBatchBytes() int { return min(s.packet/4, maxBatchBytes) }
 // headers, which escaping can double, small fields, and the rows of its keys.
 const overhead = 2*(64<<10) + 16<<10
 
-// CheckPayload returns an error if the server cannot store every payload of up to n bytes. The
-// size of a statement is limited, and escaping can double a payload.
+// CheckPayload returns an error if the server cannot store every payload of up to n bytes.
 func (s *Store) CheckPayload(n int) error {
 	if s.dialect == sqliteDialect { // SQLite needs no escaping, and its limit is 1 GB
 		return nil
 	}
-	if most := (s.packet - overhead) / 2; n > most {
+	return CheckPacket(s.packet, n)
+}
+
+// CheckPacket returns an error if payloads of n bytes do not fit a MySQL server with a
+// max_allowed_packet: the size of a statement is limited, and escaping can double a payload.
+func CheckPacket(packet, n int) error {
+	if most := (packet - overhead) / 2; n > most {
 		return fmt.Errorf("payloads of %d bytes do not fit the MySQL server, whose max_allowed_packet of %d takes %d, "+
 			"because escaping can double a payload: set max_allowed_packet to at least %d",
-			n, s.packet, max(most, 0), 2*n+overhead)
+			n, packet, max(most, 0), 2*n+overhead)
 	}
 	return nil
 }

@@ -34,18 +34,37 @@ type ConnectOptions struct {
 	Away func(error)
 }
 
-// Connect opens a client for a Queue. It checks that Redis answers and has version 6.2 or
-// later. The client never retries a script and obeys the deadlines of contexts. The
+// Connect opens a client for a Queue. It checks that Redis answers, has version 6.2 or
+// later, and drops no keys. The client never retries a script and obeys the deadlines of contexts. The
 // caller passes the RunWatch to New. No error contains a password.
 func Connect(ctx context.Context, o ConnectOptions) (redis.UniversalClient, *RunWatch, error) {
-	u, err := checkedURL(o.URL, o.Master)
+	watch := &RunWatch{}
+	client, err := dial(ctx, o, watch)
 	if err != nil {
 		return nil, nil, err
+	}
+	if err := Check(ctx, client); err != nil {
+		if o.Away == nil || !Away(err) {
+			return nil, nil, errors.Join(err, client.Close())
+		}
+		o.Away(err)
+	}
+	return client, watch, nil
+}
+
+// Dial opens a client for a look at a Redis, whatever it is. The first command shows whether it answers.
+func Dial(ctx context.Context, o ConnectOptions) (redis.UniversalClient, error) {
+	return dial(ctx, o, &RunWatch{})
+}
+
+func dial(ctx context.Context, o ConnectOptions, watch *RunWatch) (redis.UniversalClient, error) {
+	u, err := checkedURL(o.URL, o.Master)
+	if err != nil {
+		return nil, err
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = time.Second
 	}
-	watch := &RunWatch{}
 	u.MasterName = o.Master
 	u.Dialer = o.Dialer
 	u.OnConnect = watch.connected
@@ -68,13 +87,7 @@ func Connect(ctx context.Context, o ConnectOptions) (redis.UniversalClient, *Run
 		u.IsClusterMode = true
 		client = redis.NewUniversalClient(u)
 	}
-	if err := Check(ctx, client); err != nil {
-		if o.Away == nil || !Away(err) {
-			return nil, nil, errors.Join(err, client.Close())
-		}
-		o.Away(err)
-	}
-	return client, watch, nil
+	return client, nil
 }
 
 // Away reports whether an error of Check says that nothing could be reached, or that Redis is still
@@ -102,32 +115,21 @@ func isCluster(ctx context.Context, client redis.UniversalClient) bool {
 	return err == nil && infoField(info, "redis_mode") == "cluster"
 }
 
-// Check verifies that Redis answers, that it is not older than 6.2, and that it is no node of a Cluster
-// where the client is one of a single server. A Redis that hides its version passes.
+// Check verifies that Redis answers, that the queue can be on it, and that it is no node of a Cluster
+// where the client is one of a single server. A Redis that says nothing of itself passes.
 func Check(ctx context.Context, client redis.UniversalClient) error {
 	if err := client.Ping(ctx).Err(); err != nil {
 		return fmt.Errorf("redisq: connect: %w", err)
 	}
-	if cluster, ok := client.(*redis.ClusterClient); ok {
-		// Connect to all masters now: later each would look like a new process.
-		_ = cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Ping(ctx).Err() })
-	}
-	info, err := client.Info(ctx, "server").Result()
-	if err != nil {
-		return nil
-	}
-	if _, cluster := client.(*redis.ClusterClient); !cluster && infoField(info, "redis_mode") == "cluster" {
-		return errors.New("redisq: connect: Redis is a Cluster, which was not known when it could not be reached")
-	}
-	version := infoField(info, "redis_version")
-	parts := strings.SplitN(version, ".", 3)
-	if len(parts) < 2 {
-		return nil
-	}
-	major, err1 := strconv.Atoi(parts[0])
-	minor, err2 := strconv.Atoi(parts[1])
-	if err1 == nil && err2 == nil && (major < 6 || major == 6 && minor < 2) {
-		return fmt.Errorf("redisq: connect: Redis %s is older than 6.2", version)
+	// This connects to all masters of a Cluster now: later each would look like a new process.
+	servers, _ := Servers(ctx, client)
+	for _, s := range servers {
+		if _, cluster := client.(*redis.ClusterClient); !cluster && s.Cluster {
+			return errors.New("redisq: connect: Redis is a Cluster, which was not known when it could not be reached")
+		}
+		if err := s.Unfit(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

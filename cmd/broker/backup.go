@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -12,14 +15,17 @@ import (
 	"github.com/penstock-broker/penstock/internal/tool/sentence"
 )
 
+// embeddedOnly refuses settings whose store is not the embedded one.
+func embeddedOnly(c *config, f *faults) {
+	if c.MySQLDSN != "" && f.fine("BROKER_MYSQL_DSN") {
+		f.add("BROKER_MYSQL_DSN", "is set: the store is a MySQL server, which has tools of its own for backups")
+	}
+}
+
 // backupCommand copies the embedded store to a new file.
 func backupCommand(args []string, stdout, stderr io.Writer) int {
 	return withSignals(func(ctx context.Context) int {
-		cfg, err := readConfig(os.Environ(), func(c *config, f *faults) {
-			if c.MySQLDSN != "" && f.fine("BROKER_MYSQL_DSN") {
-				f.add("BROKER_MYSQL_DSN", "is set: the store is a MySQL server, which has tools of its own for backups")
-			}
-		})
+		cfg, err := readConfig(os.Environ(), embeddedOnly)
 		if err != nil {
 			refuseSettings(stderr, err)
 			return exitUsage
@@ -31,6 +37,50 @@ func backupCommand(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, "%s is a copy of the store in %s\n", args[0], cfg.DataDir)
 		return exitClean
 	})
+}
+
+func prepareRestore(f *flag.FlagSet) func([]string, io.Writer, io.Writer) int {
+	force := f.Bool("force", false, "replace the store that is there, and keep it under another name")
+	return func(args []string, stdout, stderr io.Writer) int {
+		return withSignals(func(ctx context.Context) int { return restore(ctx, args[0], *force, stdout, stderr) })
+	}
+}
+
+// restore makes a copy of broker backup the embedded store.
+func restore(ctx context.Context, file string, force bool, stdout, stderr io.Writer) int {
+	cfg, err := readConfig(os.Environ(), embeddedOnly, (*config).checkFolder)
+	if err != nil {
+		refuseSettings(stderr, err)
+		return exitUsage
+	}
+	kept, err := durable.RestoreSQLite(ctx, cfg.DataDir, file, force)
+	if err == nil {
+		// What the folder knows of the store that was there is not true of this one. That messages are
+		// missing which were stored since the copy, whoever restores it knows.
+		err = errors.Join(gone(filepath.Join(cfg.DataDir, seenFile)), gone(filepath.Join(cfg.DataDir, wentBackFile)))
+	}
+	switch {
+	case errors.Is(err, durable.ErrDamaged), errors.Is(err, durable.ErrOccupied):
+		fmt.Fprintf(stderr, "broker: restore: %s; nothing was changed\n", sentence.Of(err))
+		return exitUsage
+	case err != nil:
+		fmt.Fprintf(stderr, "broker: restore: %s\n", sentence.Of(err))
+		return exitStore
+	}
+	fmt.Fprintf(stdout, "%s is the store in %s now\n", file, cfg.DataDir)
+	if kept != "" {
+		fmt.Fprintf(stdout, "the store that was there is %s\n", kept)
+	}
+	return exitClean
+}
+
+// gone removes a file.
+func gone(name string) error {
+	err := os.Remove(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // The embedded Redis remembers nothing across a restart, so a broker on the embedded stores keeps

@@ -109,6 +109,7 @@ type broker struct {
 	restorations prometheus.Counter // signs that the store went back
 	warnings     warnings           // for /readyz
 	redisAway    atomic.Bool        // since this broker began
+	evictions    evictions          // of keys of the queue
 	outdated     bool               // Redis knew another history of the store when this broker began
 }
 

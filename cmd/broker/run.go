@@ -112,6 +112,11 @@ func (b *broker) watchStores(ctx context.Context) {
 	if b.redisAway.Load() {
 		wg.Go(func() { guard.Loop(ctx, "wait for Redis", b.awaitRedis) })
 	}
+	if b.embedded == nil {
+		wg.Go(func() {
+			guard.Loop(ctx, "evictions", func(ctx context.Context) { b.evictions.watch(ctx, b) })
+		})
+	}
 	if b.embedded == nil || b.cfg.MySQLDSN == "" {
 		wg.Go(func() { guard.Loop(ctx, "history", b.rememberHistory) })
 	}

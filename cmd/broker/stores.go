@@ -57,7 +57,7 @@ func (b *broker) openQueue(ctx context.Context) (*redisq.RunWatch, error) {
 		return nil, aboutSetting("BROKER_REDIS_URL", err)
 	}
 	b.redis = client
-	b.checkEviction(ctx)
+	b.evictions.begin(ctx, b)
 	b.queue = redisq.New(client, redisq.Options{Window: b.cfg.QueueWindow, Runs: watch, Logger: b.log})
 	return watch, nil
 }
@@ -94,23 +94,7 @@ func (b *broker) awaitRedis(ctx context.Context) {
 			b.restored()
 		}
 		b.redisAway.Store(false)
-		b.checkEviction(ctx)
+		b.evictions.begin(ctx, b)
 		b.log.Info("Redis is there; deliveries begin")
-	}
-}
-
-// checkEviction warns of a Redis that may drop keys under memory pressure. A dropped key is noticed
-// and rebuilt like a wiped Redis, but jobs are late and jobs in flight may be repeated.
-func (b *broker) checkEviction(ctx context.Context) {
-	if b.embedded != nil {
-		return
-	}
-	policy, err := b.redis.ConfigGet(ctx, "maxmemory-policy").Result()
-	if err != nil {
-		b.log.Debug("maxmemory-policy of Redis cannot be read", "error", err)
-		return
-	}
-	if p := policy["maxmemory-policy"]; p != "" && p != "noeviction" {
-		b.log.Warn("Redis may evict keys of the queue; set maxmemory-policy noeviction", "maxmemory_policy", p)
 	}
 }

@@ -153,6 +153,7 @@ func (b *broker) registerGauges(registry *prometheus.Registry, bodies *share.Bou
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_store_clock_ahead_seconds",
 			Help: "How far the store's clock is ahead of that of its server, which went back; 0 when the server has caught up."},
 			func() float64 { return float64(b.node.AheadMs()) / 1000 }),
+		b.evictions.metric(),
 	)
 }
 

@@ -4065,6 +4065,8 @@ WHERE state = ?
 ORDER BY next_ms, id
 LIMIT 1;
 
+SELECT CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED);
+
 SELECT COALESCE(
     (
         SELECT due_ms
@@ -4088,6 +4090,8 @@ SELECT COALESCE(
     ),
     0
 );
+
+SELECT COALESCE(CURRENT_ROLE(), 'NONE');
 
 SELECT COALESCE(MAX(at_ms), ?)
 FROM (
@@ -4117,6 +4121,9 @@ FROM channels;
 
 SELECT COALESCE(MAX(no), 0)
 FROM producers;
+
+SELECT COALESCE(MAX(version_id), 0)
+FROM goose_db_version;
 
 SELECT COALESCE(MAX(writers), 0)
 FROM (
@@ -4252,6 +4259,11 @@ SELECT COUNT(*)
 FROM deliveries
 WHERE consumer_no = ?
   AND message_id BETWEEN ? AND ?;
+
+SELECT COUNT(*)
+FROM information_schema.tables
+WHERE table_schema = DATABASE()
+  AND table_name = 'goose_db_version';
 
 SELECT COUNT(*)
 FROM messages
@@ -4551,6 +4563,15 @@ WHERE expires_ms <= ?
 ORDER BY no
 LIMIT 1;
 
+SELECT privilege_type
+FROM information_schema.user_privileges
+WHERE grantee = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''')
+UNION
+SELECT privilege_type
+FROM information_schema.schema_privileges
+WHERE grantee = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''')
+  AND DATABASE() LIKE table_schema;
+
 SELECT producer_no
 FROM awaiting_replies
 WHERE producer_no > ?
@@ -4655,6 +4676,7 @@ WHERE Variable_name IN (
 
 SHOW GLOBAL VARIABLES
 WHERE Variable_name IN (
+    'version_comment',
     'max_allowed_packet',
     'innodb_flush_log_at_trx_commit',
     'innodb_doublewrite',

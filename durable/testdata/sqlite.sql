@@ -963,7 +963,11 @@ FROM dead_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...);
 
+PRAGMA integrity_check(1);
+
 PRAGMA quick_check(1);
+
+PRAGMA wal_checkpoint(TRUNCATE);
 
 ROLLBACK TO SAVEPOINT row_set;
 
@@ -4030,6 +4034,9 @@ FROM channels;
 SELECT COALESCE(MAX(no), 0)
 FROM producers;
 
+SELECT COALESCE(MAX(version_id), 0)
+FROM goose_db_version;
+
 SELECT COALESCE(MAX(writers), 0)
 FROM (
     SELECT COUNT(*) AS writers
@@ -4172,6 +4179,11 @@ WHERE channel_no = ?
   AND (audience > ? OR id > ?)
   AND (addressed IS NULL OR SUBSTR(HEX(addressed), ?, 1) IN (?...))
   AND NOT (left_out IS NOT NULL AND SUBSTR(HEX(left_out), ?, 1) IN (?...));
+
+SELECT COUNT(*)
+FROM sqlite_master
+WHERE type = 'table'
+  AND name = 'goose_db_version';
 
 SELECT COUNT(*)
 FROM sqs_keys
@@ -4447,6 +4459,9 @@ FROM nodes
 WHERE expires_ms <= ?
 ORDER BY no
 LIMIT 1;
+
+SELECT page_count * page_size
+FROM pragma_page_count, pragma_page_size;
 
 SELECT producer_no
 FROM awaiting_replies

@@ -1,0 +1,208 @@
+package durable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// A Survey is what a look at a store finds that changes nothing.
+type Survey struct {
+	Server
+	Ahead   time.Duration // how far the clock of the server is ahead of that of this process; SQLite: 0
+	Schema  int64         // the version of its tables; 0: there are none
+	Missing []string      // rights of a MySQL user that the broker needs, and the user lacks
+	ByRole  bool          // the user has a role, whose rights are not looked at
+}
+
+// What a broker needs of a MySQL user: on the rows, and on the tables for migrations.
+var (
+	RowRights   = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
+	TableRights = []string{"CREATE", "ALTER", "INDEX", "DROP"}
+)
+
+const (
+	// The pattern of a grant is one of LIKE. CURRENT_USER() has no quotes, and a grantee has.
+	selectRights = `
+SELECT privilege_type
+FROM information_schema.user_privileges
+WHERE grantee = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''')
+UNION
+SELECT privilege_type
+FROM information_schema.schema_privileges
+WHERE grantee = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''')
+  AND DATABASE() LIKE table_schema`
+
+	selectRole = `
+SELECT COALESCE(CURRENT_ROLE(), 'NONE')`
+
+	selectServerMs = `
+SELECT CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)`
+
+	selectSchema = `
+SELECT COALESCE(MAX(version_id), 0)
+FROM goose_db_version`
+)
+
+var selectHasSchema = statement{
+	mysql: `
+SELECT COUNT(*)
+FROM information_schema.tables
+WHERE table_schema = DATABASE()
+  AND table_name = 'goose_db_version'`,
+	sqlite: `
+SELECT COUNT(*)
+FROM sqlite_master
+WHERE type = 'table'
+  AND name = 'goose_db_version'`,
+}
+
+// SurveyMySQL looks at a server and at the database of a DSN. A server that cannot be the store is
+// asked for nothing more. No error contains the DSN or the password.
+func SurveyMySQL(ctx context.Context, dsn string) (s Survey, err error) {
+	cfg, err := mysqlConfig(dsn)
+	if err != nil {
+		return Survey{}, err
+	}
+	db, err := plainPool(cfg)
+	if err != nil {
+		return Survey{}, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if s.Server, err = readServer(ctx, db); err != nil || s.Unfit != nil {
+		return s, err
+	}
+	for _, ask := range []func(context.Context, *sql.DB) error{s.askClock, s.askRights, s.askSchema} {
+		if err := ask(ctx, db); err != nil {
+			return s, fmt.Errorf("durable: look at the MySQL server: %w", err)
+		}
+	}
+	return s, s.askSession(ctx, cfg.Clone())
+}
+
+// askSession makes the settings of a session, as a broker does.
+func (s *Survey) askSession(ctx context.Context, cfg *mysql.Config) error {
+	one := yielding{conns: 1}
+	if err := one.open(cfg, func() {}); err != nil {
+		return err
+	}
+	var wrong *sessionError
+	err := one.PingContext(ctx)
+	if errors.As(err, &wrong) {
+		s.Unfit, err = err, nil
+	}
+	return errors.Join(err, one.Close())
+}
+
+// askClock compares the clocks. Of three answers the fastest is the most precise.
+func (s *Survey) askClock(ctx context.Context, db *sql.DB) error {
+	best := time.Hour
+	for range 3 {
+		var ms int64
+		begun := time.Now()
+		if err := db.QueryRowContext(ctx, selectServerMs).Scan(&ms); err != nil {
+			return err
+		}
+		if took := time.Since(begun); took < best {
+			best, s.Ahead = took, time.UnixMilli(ms).Sub(begun.Add(took/2))
+		}
+	}
+	return nil
+}
+
+func (s *Survey) askRights(ctx context.Context, db *sql.DB) error {
+	var role string
+	if err := db.QueryRowContext(ctx, selectRole).Scan(&role); err == nil && role != "NONE" {
+		s.ByRole = true
+		return nil
+	}
+	var have []string
+	err := each(ctx, db, selectRights, nil, func(r *sql.Rows) error {
+		var right string
+		err := r.Scan(&right)
+		have = append(have, strings.ToUpper(right))
+		return err
+	})
+	for _, right := range slices.Concat(RowRights, TableRights) {
+		if !slices.Contains(have, right) {
+			s.Missing = append(s.Missing, right)
+		}
+	}
+	return err
+}
+
+func (s *Survey) askSchema(ctx context.Context, db *sql.DB) (err error) {
+	s.Schema, err = schemaOf(ctx, db, mysqlDialect)
+	return err
+}
+
+// schemaOf returns the version of the tables in a database; 0: there are none.
+func schemaOf(ctx context.Context, db *sql.DB, d dialect) (version int64, err error) {
+	var tables int
+	if err := db.QueryRowContext(ctx, d.sql(selectHasSchema)).Scan(&tables); err != nil || tables == 0 {
+		return 0, err
+	}
+	err = db.QueryRowContext(ctx, selectSchema).Scan(&version)
+	return version, err
+}
+
+// SurveySQLite looks at the embedded store in a folder. A broker may use it meanwhile. The error is
+// fs.ErrNotExist where there is none.
+func SurveySQLite(ctx context.Context, dir string) (s Survey, err error) {
+	file := filepath.Join(dir, databaseFile)
+	if _, err := os.Stat(file); err != nil {
+		return Survey{}, fmt.Errorf("durable: no embedded store: %w", err)
+	}
+	params := []string{"mode", "ro"}
+	// Without a log beside it nothing else has the file open, or nobody writes: no file is made for the
+	// look.
+	if log, err := os.Stat(file + "-wal"); err != nil || log.Size() == 0 {
+		params = append(params, "immutable", "1")
+	}
+	db, err := openFile(file, params...)
+	if err != nil {
+		return Survey{}, fmt.Errorf("durable: look at the embedded store: %w", err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	var version string
+	if err = db.QueryRowContext(ctx, selectSQLiteVersion).Scan(&version); err == nil {
+		s.Product = "SQLite " + version
+		s.Schema, err = schemaOf(ctx, db, sqliteDialect)
+	}
+	if err != nil {
+		return s, fmt.Errorf("durable: look at the embedded store: %w", err)
+	}
+	return s, nil
+}
+
+// KnownSchema is the version of the tables that this program makes.
+func KnownSchema() (newest int64) {
+	names, _ := fs.Glob(migrations, "migrations/mysql/*.sql") // those of SQLite have the same numbers
+	for _, name := range names {
+		number, _, _ := strings.Cut(filepath.Base(name), "_")
+		if n, err := strconv.ParseInt(number, 10, 64); err == nil {
+			newest = max(newest, n)
+		}
+	}
+	return newest
+}
+
+// CheckSchema returns ErrNewerSchema, with both versions, where the version of tables is above that of this
+// program.
+func CheckSchema(have int64) error {
+	if known := KnownSchema(); have > known {
+		return fmt.Errorf("%w: they have version %d, this program knows versions up to %d; run the release that made "+
+			"them, or a newer one", ErrNewerSchema, have, known)
+	}
+	return nil
+}
