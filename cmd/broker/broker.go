@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/alerts"
 	"github.com/penstock-broker/penstock/internal/feature/bulk"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
+	"github.com/penstock-broker/penstock/internal/feature/front"
 	"github.com/penstock-broker/penstock/internal/feature/history"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/feature/redrive"
@@ -99,7 +100,9 @@ type broker struct {
 	places    *api.Places  // of connections
 	server    *fasthttp.Server
 	listener  net.Listener
-	failed    chan error // capacity 1: why the broker must end
+	streams   *share.Bound // of requests of HTTP/2
+	front     *front.Front // the listeners of HTTP/2 and TLS
+	failed    chan error   // capacity 1: why the broker must end
 
 	restorations prometheus.Counter // signs that the store went back
 	warnings     warnings           // for /readyz
@@ -167,7 +170,8 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 		return nil, aboutSetting("BROKER_LISTEN", err)
 	}
 	b.client.Listens(append(b.embedded.addrs(), b.listener.Addr())...)
-	return b, nil
+	b.front, err = b.newFront()
+	return b, err
 }
 
 func (b *broker) warnOfOpenManagement() {
@@ -243,6 +247,7 @@ func (b *broker) nodeNo() uint16 {
 
 // close closes the opened parts in reverse order.
 func (b *broker) close() {
+	b.front.Close()
 	if b.listener != nil {
 		_ = b.listener.Close() // closed already after Run
 	}

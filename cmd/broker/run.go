@@ -50,6 +50,7 @@ func (b *broker) Run(ctx context.Context) error {
 	}
 	keeper.Go(func() { guard.Loop(nodeCtx, "node lease", func(ctx context.Context) { _ = b.node.Run(ctx) }) })
 
+	loops.Go(func() { b.front.Run(nodeCtx) })
 	served := make(chan error, 1)
 	go func() { served <- b.server.Serve(api.Listen(b.listener, b.places)) }()
 	b.ready()
@@ -65,6 +66,7 @@ func (b *broker) Run(ctx context.Context) error {
 		if failure == nil {
 			failure = errors.New("listener closed")
 		}
+		b.front.Close()
 	}
 	stopReaper()
 	loops.Wait()
@@ -112,11 +114,15 @@ func (b *broker) drain(ctx context.Context) {
 	delay := b.cfg.drainDelay()
 	b.log.Info("stopping: not ready, finishing accepted requests", "drain_delay", delay.String())
 	b.api.SetDraining(true)
+	b.front.Drain()
 	failpoint.At(failpoint.Draining)
 	time.Sleep(delay)
 	b.plane.Drain()
 	shutdown, cancel := context.WithTimeout(ctx, b.cfg.DrainTimeout+stopGrace) // a body may come slowly
 	defer cancel()
+	if err := b.front.Shutdown(shutdown); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		b.log.Warn("the listeners of HTTP/2 and TLS did not close cleanly", "error", err)
+	}
 	if err := b.server.ShutdownWithContext(shutdown); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		b.log.Warn("listener did not close cleanly", "error", err)
 	}
