@@ -167,12 +167,10 @@ func TestRefusalsAreTheSameOverHTTP2AndTLS(t *testing.T) {
 		{"GET", "/nothing", "", nil},
 		{"GET", "/channel/none", "", nil},
 		{"GET", "/channel/c?unknown=1", "", nil},
-		{"GET", "/%2e%2e/%zz", "", nil},
 		{"PATCH", "/channel/c", "", nil},
 		{"OPTIONS", "/channel/c", "", nil},
 		{"HEAD", "/channel/c", "", nil},
 		{"HEAD", "/livez", "", nil},
-		{"GET", "/channel/c", "", []string{"Host: evil.example"}},
 		{"GET", "/channel/c", "", []string{"Origin: https://evil.example"}},
 		{"GET", "/channel/c", "", []string{"X-Broker-Channel-Tokn: x"}},
 		{"GET", "/channel/c", "", []string{"X-Broker-Admin-Token: a", "X-Broker-Admin-Token: b"}},
@@ -217,5 +215,6 @@ func TestTheBrokerKnowsThatAClientSpeaksTLS(t *testing.T) {
 			"Sec-Fetch-Site: same-origin")
 		require.Equal(t, y.scheme == "https", strings.Contains(strings.ToLower(login.Header("Set-Cookie")), "secure"), name)
 		w.do("POST", "/ui/login", "token="+adminToken, formHeader, "Origin: https://evil.example").is(403)
+		w.get("/channel/c", "Host: evil.example").problem(403, "host_not_allowed")
 	}
 }

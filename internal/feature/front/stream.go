@@ -49,7 +49,7 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 }
 
 var (
-	errVersion = problem.New(http.StatusHTTPVersionNotSupported, "http2_only",
+	errVersion = problem.New(http.StatusBadRequest, "bad_request",
 		"This listener speaks HTTP/2 only, with prior knowledge (h2c). HTTP/1.1 is at BROKER_LISTEN, and at BROKER_TLS_LISTEN "+
 			"over TLS.")
 	errMalformed = problem.New(http.StatusBadRequest, "bad_request", "The request is not well-formed HTTP.")
