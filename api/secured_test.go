@@ -44,7 +44,8 @@ func frontOf(w *world) map[string]*way {
 	files := front.Files{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
 	require.NoError(w.t, os.WriteFile(files.Cert, cert, 0o600))
 	require.NoError(w.t, os.WriteFile(files.Key, key, 0o600))
-	o := front.Options{Serve: w.server.Serve, Streams: share.New(share.Options{Name: "streams", Most: 1000}), Log: slog.Default()}
+	o := front.Options{Serve: w.server.Serve, Streams: share.New(share.Options{Name: "streams", Most: 1000}),
+		Log: slog.Default()}
 	o.Certificates, err = front.Open(files)
 	require.NoError(w.t, err)
 	secure, err := net.Listen("tcp", "127.0.0.1:0")

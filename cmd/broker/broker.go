@@ -166,11 +166,7 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 		MaxConnsPerHost: cfg.PushConcurrency})
 	b.openTracer()
 	b.wire(watch, callbacks, fetches)
-	if b.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
-		return nil, aboutSetting("BROKER_LISTEN", err)
-	}
-	b.client.Listens(append(b.embedded.addrs(), b.listener.Addr())...)
-	b.front, err = b.newFront()
+	err = b.listen() // named, so that a failure closes the rest
 	return b, err
 }
 

@@ -77,6 +77,18 @@ func newStreams(connections int) *share.Bound {
 	return share.New(share.Options{Name: "streams", Most: int64(min(connections, mostStreams))})
 }
 
+// listen opens the listeners.
+func (b *broker) listen() (err error) {
+	if b.listener, err = net.Listen("tcp", b.cfg.Listen); err != nil {
+		return aboutSetting("BROKER_LISTEN", err)
+	}
+	if b.front, err = b.newFront(); err != nil {
+		return err
+	}
+	b.client.Listens(append(append(b.embedded.addrs(), b.listener.Addr()), b.front.Addrs()...)...)
+	return nil
+}
+
 // newFront opens the listeners of HTTP/2 and TLS that are set.
 func (b *broker) newFront() (*front.Front, error) {
 	o := front.Options{Serve: b.server.Serve, Streams: b.streams, Registry: b.registry, Log: b.log}
@@ -98,7 +110,6 @@ func (b *broker) newFront() (*front.Front, error) {
 			return nil, aboutSetting(l.setting, err)
 		}
 		b.log.Info("another listener", "setting", l.setting, "listen", ln.Addr().String())
-		b.client.Listens(ln.Addr())
 		*l.to = api.Listen(ln, b.places)
 	}
 	return front.New(o), nil

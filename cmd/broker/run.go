@@ -50,9 +50,7 @@ func (b *broker) Run(ctx context.Context) error {
 	}
 	keeper.Go(func() { guard.Loop(nodeCtx, "node lease", func(ctx context.Context) { _ = b.node.Run(ctx) }) })
 
-	loops.Go(func() { b.front.Run(nodeCtx) })
-	served := make(chan error, 1)
-	go func() { served <- b.server.Serve(api.Listen(b.listener, b.places)) }()
+	served := b.serve(nodeCtx, &loops)
 	b.ready()
 	var failure error
 	select {
@@ -82,6 +80,14 @@ func (b *broker) Run(ctx context.Context) error {
 		b.log.Debug("node number not released; its lease expires", "error", err)
 	}
 	return failure
+}
+
+// serve runs the listeners. The channel gets the end of the one of HTTP/1.1; wg waits for the others.
+func (b *broker) serve(ctx context.Context, wg *sync.WaitGroup) <-chan error {
+	served := make(chan error, 1)
+	go func() { served <- b.server.Serve(api.Listen(b.listener, b.places)) }()
+	wg.Go(func() { b.front.Run(ctx) })
+	return served
 }
 
 // ready logs what runs.
@@ -126,6 +132,7 @@ func (b *broker) drain(ctx context.Context) {
 	if err := b.server.ShutdownWithContext(shutdown); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		b.log.Warn("listener did not close cleanly", "error", err)
 	}
+	b.front.Close() // what is left after the time
 }
 
 // leave advances the settled watermarks for the next start, once nothing else moves them.

@@ -15,8 +15,8 @@ const answerPiece = 16 << 10
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, answerPiece) }}
 
 // keptHere are the headers of an answer that belong to the connection in memory.
-var keptHere = map[string]bool{"Connection": true, "Content-Length": true, "Keep-Alive": true, "Transfer-Encoding": true,
-	"Upgrade": true}
+var keptHere = map[string]bool{"Connection": true, "Content-Length": true, "Keep-Alive": true,
+	"Transfer-Encoding": true, "Upgrade": true}
 
 var errShort = errors.New("front: the answer ended before its end")
 
@@ -29,7 +29,8 @@ type answer struct {
 
 // relay passes the answer on that from has. Each part goes out as it comes, where more is to come: an
 // answer may be a stream of events.
-func (a *answer) relay(r *http.Request, from io.Reader) error {
+func (a *answer) relay(r *http.Request, from *half) error {
+	from.await() // without a buffer: it may be long
 	in := readers.Get().(*bufio.Reader)
 	in.Reset(from)
 	defer func() {

@@ -200,7 +200,8 @@ func (f *Front) reload() {
 			"error", err, "expires", c.Expires())
 	case changed:
 		f.counts.reloads.WithLabelValues("ok").Inc()
-		f.o.Log.Info("the certificate files are read again", "subject", c.now.Load().leaf.Subject.String(), "expires", c.Expires())
+		f.o.Log.Info("the certificate files are read again", "subject", c.now.Load().leaf.Subject.String(),
+			"expires", c.Expires())
 		f.sayExpiry(c)
 	}
 }

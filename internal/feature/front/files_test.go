@@ -86,12 +86,15 @@ func TestFaultsOfFilesNameTheirSetting(t *testing.T) {
 		{Files{Cert: dir, Key: r.files.Key}, "BROKER_TLS_CERT names a file that cannot be read"},
 		{Files{Cert: r.files.Cert, Key: filepath.Join(dir, "none")}, "BROKER_TLS_KEY names a file that cannot be read"},
 		{Files{Cert: write("empty", nil), Key: r.files.Key}, "BROKER_TLS_CERT names an empty file"},
-		{Files{Cert: write("large", make([]byte, mostFile+1)), Key: r.files.Key}, "BROKER_TLS_CERT names a file of more than"},
+		{Files{Cert: write("large", make([]byte, mostFile+1)), Key: r.files.Key},
+			"BROKER_TLS_CERT names a file of more than"},
 		{Files{Cert: r.files.Key, Key: r.files.Key}, "BROKER_TLS_CERT names a file without a certificate"},
 		{Files{Cert: r.files.Cert, Key: r.files.Cert}, "BROKER_TLS_KEY names a file without a private key"},
 		{Files{Cert: r.files.Cert, Key: write("other", otherKey)}, "BROKER_TLS_KEY names a key"},
-		{Files{Cert: r.files.Cert, Key: r.files.Key, ClientCA: r.files.Key}, "BROKER_TLS_CLIENT_CA names a file without a certificate"},
-		{Files{Cert: r.files.Cert, Key: r.files.Key, ClientCA: filepath.Join(dir, "none")}, "BROKER_TLS_CLIENT_CA names a file that cannot"},
+		{Files{Cert: r.files.Cert, Key: r.files.Key, ClientCA: r.files.Key},
+			"BROKER_TLS_CLIENT_CA names a file without a certificate"},
+		{Files{Cert: r.files.Cert, Key: r.files.Key, ClientCA: filepath.Join(dir, "none")},
+			"BROKER_TLS_CLIENT_CA names a file that cannot"},
 	} {
 		_, err := Open(c.files)
 		require.ErrorContains(t, err, c.want)

@@ -199,8 +199,8 @@ func TestNothingIsSmuggled(t *testing.T) {
 		require.False(t, writable(request(change)), name)
 	}
 	text := string(head(nil, request(func(r *http.Request) {
-		r.Header = http.Header{"Transfer-Encoding": {"chunked"}, "Content-Length": {"7"}, "Connection": {"x"}, "Te": {"trailers"},
-			"Expect": {"100-continue"}, "Host": {"other"}}
+		r.Header = http.Header{"Transfer-Encoding": {"chunked"}, "Content-Length": {"7"}, "Connection": {"x"},
+			"Te": {"trailers"}, "Expect": {"100-continue"}, "Host": {"other"}}
 	})))
 	require.Equal(t, "GET /a?b HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n", text)
 }

@@ -60,15 +60,27 @@ type Front struct {
 
 	mu      sync.Mutex
 	waiting map[net.Conn]struct{} // connections over TLS that have not begun a request; nil: stopped
+	tunnels map[net.Conn]struct{}
 }
 
 // New returns a front. Nothing runs yet.
 func New(o Options) *Front {
-	f := &Front{o: o, inside: newEntrance(), secured: newEntrance(), waiting: map[net.Conn]struct{}{}}
+	f := &Front{o: o, inside: newEntrance(), secured: newEntrance(), waiting: map[net.Conn]struct{}{},
+		tunnels: map[net.Conn]struct{}{}}
 	f.counts = newCounts(o)
 	f.secure = f.server("h2", func(p *http.Protocols) { p.SetHTTP2(true) })
 	f.plain = f.server("h2c", func(p *http.Protocols) { p.SetUnencryptedHTTP2(true); p.SetHTTP1(true) })
 	return f
+}
+
+// Addrs are the addresses of the listeners.
+func (f *Front) Addrs() (all []net.Addr) {
+	for _, ln := range []net.Listener{f.o.TLS, f.o.H2C} {
+		if ln != nil {
+			all = append(all, ln.Addr())
+		}
+	}
+	return all
 }
 
 // server returns a server of HTTP/2.
@@ -206,6 +218,19 @@ func (f *Front) settle(c net.Conn) {
 	delete(f.waiting, c)
 }
 
+// keep remembers a tunnel until the function that it returns is called.
+func (f *Front) keep(c net.Conn) (forget func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.waiting, c)
+	f.tunnels[c] = struct{}{}
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.tunnels, c)
+	}
+}
+
 // Drain makes each connection of HTTP/2 take no other request after the next answer on it.
 func (f *Front) Drain() {
 	if f != nil {
@@ -225,8 +250,12 @@ func (f *Front) Shutdown(ctx context.Context) error {
 	var stopped [2]error
 	for i, s := range []*http.Server{f.secure, f.plain} {
 		wg.Go(func() {
-			if stopped[i] = s.Shutdown(ctx); stopped[i] != nil {
-				stopped[i] = errors.Join(stopped[i], s.Close())
+			err := s.Shutdown(ctx)
+			if err != nil && !errors.Is(err, net.ErrClosed) { // its listener is closed already
+				stopped[i] = err
+			}
+			if ctx.Err() != nil {
+				_ = s.Close() // as above
 			}
 		})
 	}
@@ -244,6 +273,11 @@ func (f *Front) Close() {
 	_ = f.secure.Close()
 	_ = f.plain.Close()
 	_ = f.inside.Close()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.tunnels {
+		_ = c.(*tls.Conn).NetConn().Close()
+	}
 }
 
 // closeListeners closes the listeners, and the connections over TLS without a request.

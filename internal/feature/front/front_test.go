@@ -68,8 +68,9 @@ func newRig(t *testing.T, h fasthttp.RequestHandler, change func(*Options, *fast
 	plain, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	r.secure, r.plain = secure.Addr().String(), plain.Addr().String()
-	o := Options{TLS: secure, H2C: plain, Serve: r.server.Serve, Streams: r.streams, Registry: prometheus.NewRegistry(),
-		Log: slog.New(slog.DiscardHandler)}
+	o := Options{TLS: secure, H2C: plain, Serve: r.server.Serve, Streams: r.streams,
+		Registry: prometheus.NewRegistry(),
+		Log:      slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&o, r.server, r.files)
 	}
@@ -172,9 +173,9 @@ func echo(rc *fasthttp.RequestCtx) {
 
 func TestARequestArrivesAsItWasSent(t *testing.T) {
 	newRig(t, echo, nil).each(func(t *testing.T, c *http.Client, base string) {
-		for _, size := range []int{0, 1, 100, pipeBytes - 1, pipeBytes, pipeBytes + 1, 3 << 20, 64 << 20} {
+		for _, size := range []int{0, 1, 100, pipeBytes - 1, pipeBytes, pipeBytes + 1, 3 << 20, 32 << 20} {
 			body := bytes.Repeat([]byte("0123456789abcdef"), size/16+1)[:size]
-			for _, from := range []io.Reader{bytes.NewReader(body), struct{ io.Reader }{bytes.NewReader(body)}}[:min(2, 1+(64<<20-1)/max(size, 1))] {
+			for _, from := range []io.Reader{bytes.NewReader(body), struct{ io.Reader }{bytes.NewReader(body)}} {
 				got, err := c.Post(base+"/a%2Fb?c=d", "text/x", from)
 				text := read(t, got, err)
 				require.True(t, string(body) == text, "%d bytes of %d", len(text), size)

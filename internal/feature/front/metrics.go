@@ -21,9 +21,10 @@ func newCounts(o Options) *counts {
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "penstock_front_connections",
 			Help: "Open connections of HTTP/2 (h2, h2c) and of HTTP/1.1 over TLS (http/1.1)."}, []string{"protocol"}),
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_front_connections_total",
-			Help: "Connections of HTTP/2 (h2, h2c) and of HTTP/1.1 over TLS (http/1.1) that were opened."}, []string{"protocol"}),
+			Help: "Connections of HTTP/2 (h2, h2c) and of HTTP/1.1 over TLS (http/1.1) that were opened."},
+			[]string{"protocol"}),
 		faults: prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_h2_faults_total",
-			Help: "Streams and connections of HTTP/2 that were ended because the client broke a rule of the protocol, or a bound."}),
+			Help: "Streams and connections of HTTP/2 that were ended because the client broke a rule or a bound of it."}),
 		handshakes: prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_tls_handshake_failures_total",
 			Help: "TLS handshakes of clients that failed: no TLS, no certificate that is trusted, or too slow."}),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_tls_reloads_total",
@@ -38,10 +39,10 @@ func newCounts(o Options) *counts {
 		c.reloads.WithLabelValues(result)
 	}
 	if o.Registry != nil {
-		o.Registry.MustRegister(c.open, c.total, c.faults, c.handshakes, c.reloads, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "penstock_tls_certificate_expires_seconds",
-			Help: "Seconds until the certificate of the TLS listener ends; below 0: it has ended; 0: there is no such listener."},
-			o.Certificates.left))
+		o.Registry.MustRegister(c.open, c.total, c.faults, c.handshakes, c.reloads,
+			prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_tls_certificate_expires_seconds",
+				Help: "Seconds until the certificate of the TLS listener ends; below 0: it has; 0: there is no such listener."},
+				o.Certificates.left))
 	}
 	return c
 }

@@ -124,6 +124,15 @@ func (h *half) Write(p []byte) (n int, _ error) {
 	}
 }
 
+// await waits until something is there to be read, or nothing will come.
+func (h *half) await() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for h.from == h.to && !h.ended && !h.broken {
+		h.changed.Wait()
+	}
+}
+
 // end says that no more is written.
 func (h *half) end() {
 	h.mu.Lock()

@@ -21,8 +21,8 @@ var pieces = sync.Pool{New: func() any {
 
 // perHop are the headers that are not passed on: they belong to one connection, or are written anew.
 // An Expect is answered here when the body is first asked for, which is at once, as over HTTP/1.1.
-var perHop = map[string]bool{"Connection": true, "Content-Length": true, "Expect": true, "Host": true, "Keep-Alive": true,
-	"Proxy-Connection": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true}
+var perHop = map[string]bool{"Connection": true, "Content-Length": true, "Expect": true, "Host": true,
+	"Keep-Alive": true, "Proxy-Connection": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true}
 
 // writable reports whether a request can be written as HTTP/1.1 so that it is read as what it is.
 // net/http refuses most of what it cannot; nothing here depends on that.

@@ -50,8 +50,8 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 
 var (
 	errVersion = problem.New(http.StatusBadRequest, "bad_request",
-		"This listener speaks HTTP/2 only, with prior knowledge (h2c). HTTP/1.1 is at BROKER_LISTEN, and at BROKER_TLS_LISTEN "+
-			"over TLS.")
+		"This listener speaks HTTP/2 only, with prior knowledge (h2c). HTTP/1.1 is at BROKER_LISTEN, and over TLS at "+
+			"BROKER_TLS_LISTEN.")
 	errMalformed = problem.New(http.StatusBadRequest, "bad_request", "The request is not well-formed HTTP.")
 	errStreams   = &problem.Problem{Status: http.StatusServiceUnavailable, Code: "overloaded", RetryAfter: 1,
 		Detail: "Too many requests of HTTP/2 are under way from this address, or in all. Nothing was changed; try again."}

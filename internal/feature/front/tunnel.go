@@ -23,7 +23,7 @@ func (f *Front) tunnel(conn *tls.Conn) {
 	defer pieces.Put(buf)
 	_ = conn.SetReadDeadline(time.Now().Add(firstByte)) // a closed connection says so when it is read
 	n, err := conn.Read(*buf)
-	f.settle(conn)
+	defer f.keep(conn)()
 	if err != nil && n == 0 {
 		return
 	}
@@ -32,8 +32,8 @@ func (f *Front) tunnel(conn *tls.Conn) {
 	link := newLink()
 	defer link.abort()
 	state := conn.ConnectionState()
-	in := &inside{link: link, local: conn.LocalAddr(), remote: conn.RemoteAddr(), slow: connDeadline{conn}, late: client.Late,
-		client: client, closed: make(chan struct{})}
+	in := &inside{link: link, local: conn.LocalAddr(), remote: conn.RemoteAddr(), slow: connDeadline{conn},
+		late: client.Late, client: client, closed: make(chan struct{})}
 	_, _ = link.requests.Write((*buf)[:n]) // there is room
 	if f.inside.enter(wrap(in, &state)) != nil {
 		return
