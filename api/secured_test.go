@@ -208,6 +208,8 @@ func TestTheBrokerKnowsThatAClientSpeaksTLS(t *testing.T) {
 	w := newWorld(t, nil)
 	w.channel()
 	w.consumer("k", "pull")
+	k := w.put("/channel/c/consumer/auto", "callbackUrl=https://x.example/&protocol=auto").is(201)
+	require.Equal(t, "auto", k.json()["Protocol"])
 	for name, y := range frontOf(w) {
 		w.via = y
 		link := w.do("POST", "/channel/c/consumer/k/portal-link", "", "X-Broker-Admin-Token: "+adminToken)

@@ -128,8 +128,8 @@ func (r *rig) client(protocol string, with ...tls.Certificate) (*http.Client, st
 	default:
 		p.SetHTTP1(true)
 	}
-	transport := &http.Transport{Protocols: &p, TLSClientConfig: &tls.Config{RootCAs: r.authority.Pool(), Certificates: with,
-		MinVersion: tls.VersionTLS12}}
+	transport := &http.Transport{Protocols: &p, TLSClientConfig: &tls.Config{RootCAs: r.authority.Pool(),
+		Certificates: with, MinVersion: tls.VersionTLS12}}
 	r.t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}, base
 }
