@@ -40,8 +40,8 @@ type pace struct {
 // SetReadDeadline sets the deadline of the reads.
 func (c *clientConn) SetReadDeadline(t time.Time) error {
 	c.late.Store(false)
-	if c.seat.late && t.After(c.seat.due) {
-		t = c.seat.due
+	if due := c.seat.headDue(); !due.IsZero() && (t.IsZero() || t.After(due)) {
+		t = due
 	}
 	return c.TCPConn.SetReadDeadline(t)
 }

@@ -254,8 +254,8 @@ func (f form) consumerType() (*durable.ConsumerType, error) {
 // An empty field sets HTTP/1.1.
 func (f form) protocol() (*string, error) {
 	protocol := f.field("protocol")
-	if protocol != nil && *protocol != "" && *protocol != "h2" {
-		return nil, problem.New(fasthttp.StatusBadRequest, "invalid_protocol", "The protocol must be h2 or empty.")
+	if protocol != nil && *protocol != "" && *protocol != "h2" && *protocol != "auto" {
+		return nil, problem.New(fasthttp.StatusBadRequest, "invalid_protocol", "The protocol must be h2, auto or empty.")
 	}
 	return protocol, nil
 }

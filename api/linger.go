@@ -29,7 +29,7 @@ func lingering(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 // answer. Many clients read it only when they have written the whole request, and a connection that
 // is closed before that is reset: they would report a broken pipe.
 func linger(conn net.Conn) {
-	if c, ok := conn.(*clientConn); ok {
+	if c := clientOf(conn); c != nil {
 		c.lingers.Store(true)
 	}
 }
@@ -37,7 +37,7 @@ func linger(conn net.Conn) {
 // readOut ends the answer and reads until the client has closed its side, within bounds. The
 // connection counts as one that rests meanwhile: it goes first when its address needs the place.
 func (c *clientConn) readOut() {
-	c.rest()
+	c.Rest()
 	if c.CloseWrite() != nil {
 		return
 	}

@@ -42,8 +42,16 @@ func (p *Places) Bounds() []*share.Bound { return []*share.Bound{p.main, p.late}
 // A seat is the place of a connection. Its methods cost no lock, except when the place changes.
 type seat struct {
 	hold atomic.Pointer[share.Hold] // nil: none is counted, or the connection was ended
-	late bool                       // it is one of the late places; read by the goroutine that serves
-	due  time.Time                  // when the head must be there, if late
+	late atomic.Bool                // it is one of the late places
+	due  atomic.Int64               // when the head must be there, Unix ns, if late
+}
+
+// headDue returns when the head of a late connection must be there; zero: it is not late.
+func (s *seat) headDue() time.Time {
+	if !s.late.Load() {
+		return time.Time{}
+	}
+	return time.Unix(0, s.due.Load())
 }
 
 // admit gives a connection that was accepted a place.
@@ -51,7 +59,8 @@ func (p *Places) admit(c *clientConn) bool {
 	if p.enter(p.main, c) {
 		return true
 	}
-	c.seat.late, c.seat.due = true, time.Now().Add(lateHead)
+	c.seat.due.Store(time.Now().Add(lateHead).UnixNano())
+	c.seat.late.Store(true)
 	return p.enter(p.late, c)
 }
 
@@ -98,8 +107,8 @@ func (c *clientConn) await() {
 	}
 }
 
-// rest says that the connection waits for the next request.
-func (c *clientConn) rest() {
+// Rest says that the connection waits for the next request.
+func (c *clientConn) Rest() {
 	if h := c.seat.hold.Load(); h != nil {
 		h.Rest()
 	}
@@ -111,23 +120,44 @@ func (c *clientConn) work() bool {
 	return h != nil && h.Work()
 }
 
-// seated marks the connection as at work while h runs. A late one gets a place if there is one now.
+// Begin says that a request is there. It returns true if the connection is to end with its answer. A
+// late connection gets a place if there is one now.
+func (c *clientConn) Begin() (last bool) {
+	if c.from.places == nil {
+		return false
+	}
+	last = !c.work()
+	if c.seat.late.Load() && c.from.places.enter(c.from.places.main, c) {
+		c.seat.late.Store(false)
+		last = false
+	}
+	if c.seat.late.Load() {
+		c.seat.due.Store(time.Now().Add(readTimeout).UnixNano())
+		last = true
+	}
+	return last
+}
+
+// Late reports whether the connection has no place.
+func (c *clientConn) Late() bool { return c.seat.late.Load() }
+
+// clientOf returns the connection of a client, also where package front carries its requests through
+// memory; nil: it is another one, or shared by requests.
+func clientOf(conn net.Conn) *clientConn {
+	if carrier, ok := conn.(interface{ Client() net.Conn }); ok {
+		conn = carrier.Client()
+	}
+	c, _ := conn.(*clientConn)
+	return c
+}
+
+// seated marks the connection as at work while h runs.
 func seated(h fasthttp.RequestHandler) fasthttp.RequestHandler {
 	return func(rc *fasthttp.RequestCtx) {
-		c, ok := rc.Conn().(*clientConn)
-		if !ok || c.from.places == nil {
-			h(rc)
-			return
-		}
-		ends := !c.work()
-		if c.seat.late && c.from.places.enter(c.from.places.main, c) {
-			c.seat.late, ends = false, false
-		}
-		if c.seat.late {
-			c.seat.due, ends = time.Now().Add(readTimeout), true
-		}
+		c := clientOf(rc.Conn())
+		last := c != nil && c.Begin()
 		h(rc)
-		if ends { // after h, which may begin its answer anew
+		if last { // after h, which may begin its answer anew
 			rc.SetConnectionClose()
 		}
 	}
@@ -138,8 +168,8 @@ func resting(conn net.Conn, state fasthttp.ConnState) {
 	if state != fasthttp.StateIdle {
 		return
 	}
-	if c, ok := conn.(*clientConn); ok {
-		c.rest()
+	if c := clientOf(conn); c != nil {
+		c.Rest()
 	}
 }
 
@@ -150,8 +180,8 @@ var errNoPlace = &problem.Problem{Status: fasthttp.StatusServiceUnavailable, Cod
 
 // late reports whether the request came on a connection without a place.
 func late(rc *fasthttp.RequestCtx) bool {
-	c, ok := rc.Conn().(*clientConn)
-	return ok && c.seat.late
+	c, ok := rc.Conn().(interface{ Late() bool })
+	return ok && c.Late()
 }
 
 // urgent reports whether requests with this access are served on a late connection.

@@ -127,6 +127,8 @@ type world struct {
 	data      []string // calls of the data plane
 
 	client *fasthttp.HostClient
+	server *fasthttp.Server
+	via    *way // that requests take instead of client; nil: they do not
 }
 
 // A door says what it is asked for.
@@ -211,6 +213,7 @@ func (w *world) serve() {
 	ln, err := net.Listen("tcp", "127.0.0.1:0") // as the broker listens: only TCP lingers after a refusal
 	require.NoError(w.t, err)
 	s := NewServer(w.api.Handler, ServerOptions{})
+	w.server = s
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(Listen(ln, nil)) }()
 	w.client = &fasthttp.HostClient{
@@ -277,7 +280,11 @@ func (w *world) do(method, path, body string, headers ...string) reply {
 		name, value, _ := strings.Cut(h, ": ")
 		req.Header.Add(name, value)
 	}
-	require.NoError(w.t, w.client.DoTimeout(req, resp, 20*time.Second))
+	if w.via != nil {
+		w.via.do(w.t, method, path, body, headers, resp)
+	} else {
+		require.NoError(w.t, w.client.DoTimeout(req, resp, 20*time.Second))
+	}
 	r := reply{w.t, resp.StatusCode(), func(name string) string { return string(resp.Header.Peek(name)) },
 		string(resp.Body())}
 	require.NotEmpty(w.t, r.Header("X-Request-ID"))

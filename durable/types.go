@@ -145,7 +145,7 @@ type Consumer struct {
 	Token       string
 	CallbackURL string
 	Type        ConsumerType
-	Protocol    string // "" or "h2": HTTP/2 for deliveries
+	Protocol    string // "" or "h2": HTTP/2 for deliveries; "auto": on https
 	Policy      string // record of package policy: the consumer's own settings
 	ChangedAt   time.Time
 	Version     int64

@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/audit"
 	"github.com/penstock-broker/penstock/internal/feature/bulk"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
+	"github.com/penstock-broker/penstock/internal/feature/front"
 	"github.com/penstock-broker/penstock/internal/feature/history"
 	"github.com/penstock-broker/penstock/internal/feature/lockout"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
@@ -104,7 +105,9 @@ type broker struct {
 	places    *api.Places  // of connections
 	server    *fasthttp.Server
 	listener  net.Listener
-	failed    chan error // capacity 1: why the broker must end
+	streams   *share.Bound // of requests of HTTP/2
+	front     *front.Front // the listeners of HTTP/2 and TLS
+	failed    chan error   // capacity 1: why the broker must end
 
 	restorations prometheus.Counter // signs that the store went back
 	warnings     warnings           // for /readyz
@@ -176,11 +179,8 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 		MaxConnsPerHost: cfg.PushConcurrency})
 	b.openTracer()
 	b.wire(watch, callbacks, fetches)
-	if b.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
-		return nil, aboutSetting("BROKER_LISTEN", err)
-	}
-	b.client.Listens(append(b.embedded.addrs(), b.listener.Addr())...)
-	return b, nil
+	err = b.listen() // named, so that a failure closes the rest
+	return b, err
 }
 
 func (b *broker) warnOfOpenManagement() {
@@ -259,6 +259,7 @@ func (b *broker) nodeNo() uint16 {
 
 // close closes the opened parts in reverse order.
 func (b *broker) close() {
+	b.front.Close()
 	if b.listener != nil {
 		_ = b.listener.Close() // closed already after Run
 	}

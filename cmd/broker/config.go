@@ -17,7 +17,12 @@ import (
 // A config is every setting of the broker, read from the environment. The doc
 // tags are the meanings in docs/configuration.md, which a test keeps equal.
 type config struct {
-	Listen      string `env:"BROKER_LISTEN" envDefault:"127.0.0.1:8080" doc:"Address of the one listener: API, dashboard, metrics and probes."`
+	Listen      string `env:"BROKER_LISTEN" envDefault:"127.0.0.1:8080" doc:"Address of the listener: API, dashboard, metrics and probes, over HTTP/1.1."`
+	TLSListen   string `env:"BROKER_TLS_LISTEN" doc:"Address of a listener with TLS, for HTTP/2 and HTTP/1.1: 0.0.0.0:8443. Empty: none."`
+	TLSCert     string `env:"BROKER_TLS_CERT" doc:"PEM file with the certificate of that listener, and those between it and its root. Read again when it changes."`
+	TLSKey      string `env:"BROKER_TLS_KEY" doc:"PEM file with the private key of the certificate."`
+	TLSClientCA string `env:"BROKER_TLS_CLIENT_CA" doc:"PEM file with authorities. Set: that listener refuses clients without a certificate of one of these."`
+	H2CListen   string `env:"BROKER_H2C_LISTEN" doc:"Address of a listener for HTTP/2 without TLS, with prior knowledge (h2c). Empty: none."`
 	MySQLDSN    string `env:"BROKER_MYSQL_DSN" secret:"true" doc:"DSN of MySQL 8 or MariaDB in go-sql-driver form. Empty: embedded SQLite in the data folder."`
 	RedisURL    string `env:"BROKER_REDIS_URL" secret:"true" doc:"redis:// or rediss:// URL; several comma-separated addresses are a Cluster. Empty: embedded."`
 	RedisMaster string `env:"BROKER_REDIS_MASTER" doc:"Sentinel master name; the addresses of BROKER_REDIS_URL are then the sentinels."`
@@ -159,17 +164,24 @@ func (c *config) derive() {
 
 // allowedHosts are the names, besides those of loopback, under which management is open.
 func (c *config) allowedHosts() []string {
-	host, _, err := net.SplitHostPort(c.Listen)
-	if ip := net.ParseIP(host); err != nil || host == "" || ip != nil && ip.IsUnspecified() {
-		return c.AllowedHosts
+	var names []string
+	for _, address := range c.listens() {
+		host, _, err := net.SplitHostPort(address)
+		if ip := net.ParseIP(host); err == nil && host != "" && (ip == nil || !ip.IsUnspecified()) {
+			names = append(names, host)
+		}
 	}
-	return append([]string{host}, c.AllowedHosts...)
+	return append(names, c.AllowedHosts...)
 }
 
-// onLoopback reports whether only this machine reaches the listener.
+// onLoopback reports whether only this machine reaches the listeners.
 func (c *config) onLoopback() bool {
-	host, _, err := net.SplitHostPort(c.Listen)
-	return err == nil && isLoopback(host)
+	for _, address := range c.listens() {
+		if host, _, err := net.SplitHostPort(address); err != nil || !isLoopback(host) {
+			return false
+		}
+	}
+	return true
 }
 
 // openManagement returns the setting or its default. With an admin token management is closed by

@@ -207,6 +207,12 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{"BROKER_LOG_LEVEL=loud", "BROKER_LOG_LEVEL"},
 		{"BROKER_LOG_FORMAT=xml", "BROKER_LOG_FORMAT"},
 		{"BROKER_LISTEN=8080", "BROKER_LISTEN"},
+		{"BROKER_H2C_LISTEN=8080", "BROKER_H2C_LISTEN must be host:port"},
+		{"BROKER_H2C_LISTEN=0.0.0.0:8081", "which needs BROKER_ADMIN_TOKEN"},
+		{"BROKER_TLS_LISTEN=127.0.0.1:0", "BROKER_TLS_LISTEN needs BROKER_TLS_CERT and BROKER_TLS_KEY"},
+		{"BROKER_TLS_CERT=/none", "BROKER_TLS_KEY is missing"},
+		{"BROKER_TLS_KEY=/none", "BROKER_TLS_CERT is missing"},
+		{"BROKER_TLS_CLIENT_CA=/none", "BROKER_TLS_CLIENT_CA needs BROKER_TLS_LISTEN"},
 		{"BROKER_REDIS_MASTER=m", "BROKER_REDIS_MASTER"},
 		{"BROKER_ALERT_FROM=a@example.com", "needs BROKER_ALERT_SMTP_URL"},
 		{"BROKER_ALERT_TO=a@example.com", "needs BROKER_ALERT_SMTP_URL"},
@@ -224,6 +230,16 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		_, err := readConfig([]string{tc.line})
 		require.ErrorContains(t, err, tc.want, tc.line)
 	}
+}
+
+func TestTheFilesOfTLSAreReadAtTheStart(t *testing.T) {
+	_, err := readConfig([]string{"BROKER_TLS_CERT=/none/cert", "BROKER_TLS_KEY=/none/key"})
+	require.ErrorContains(t, err, "BROKER_TLS_LISTEN is missing")
+	files := []string{"BROKER_TLS_CERT=/none/cert", "BROKER_TLS_KEY=/none/key"}
+	_, err = readConfig(append(files, "BROKER_TLS_LISTEN=127.0.0.1:0"))
+	require.ErrorContains(t, err, "BROKER_TLS_CERT names a file that cannot be read: /none/cert: no such file")
+	_, err = readConfig(append(files, "BROKER_TLS_LISTEN=0.0.0.0:8443"))
+	require.ErrorContains(t, err, "which needs BROKER_ADMIN_TOKEN")
 }
 
 func TestDeadLettersAreRemovedOnlyWithTheirMessages(t *testing.T) {

@@ -43,16 +43,8 @@ func (c *config) check(f *faults) {
 
 // checkListener checks who reaches the broker, and with which token.
 func (c *config) checkListener(f *faults) {
-	host, port, err := net.SplitHostPort(c.Listen)
-	if err == nil {
-		_, err = net.LookupPort("tcp", port)
-	}
-	if err != nil {
-		f.add("BROKER_LISTEN", "must be host:port, like 127.0.0.1:8080, not %q", c.Listen)
-	} else if c.AdminToken == "" && !isLoopback(host) && f.fine("BROKER_ADMIN_TOKEN") {
-		f.add("BROKER_LISTEN", "%q is reachable from other machines, which needs BROKER_ADMIN_TOKEN; without one the "+
-			"broker listens on loopback only", c.Listen)
-	}
+	c.checkAddress(f, "BROKER_LISTEN", c.Listen, "127.0.0.1:8080")
+	c.checkFront(f)
 	for _, name := range c.AllowedHosts {
 		if !isHostname(name) {
 			f.add("BROKER_ALLOWED_HOSTS", "must be a list of host names or addresses, without ports and without *, not %q", name)

@@ -63,8 +63,7 @@ func (b *broker) Run(ctx context.Context) error {
 	}
 	keeper.Go(func() { guard.Loop(nodeCtx, "node lease", func(ctx context.Context) { _ = b.node.Run(ctx) }) })
 
-	served := make(chan error, 1)
-	go func() { served <- b.server.Serve(api.Listen(b.listener, b.places)) }()
+	served := b.serve(nodeCtx, &loops)
 	b.ready()
 	var failure error
 	select {
@@ -78,6 +77,7 @@ func (b *broker) Run(ctx context.Context) error {
 		if failure == nil {
 			failure = errors.New("listener closed")
 		}
+		b.front.Close()
 	}
 	stopReaper()
 	loops.Wait()
@@ -93,6 +93,14 @@ func (b *broker) Run(ctx context.Context) error {
 		b.log.Debug("node number not released; its lease expires", "error", err)
 	}
 	return failure
+}
+
+// serve runs the listeners. The channel gets the end of the one of HTTP/1.1; wg waits for the others.
+func (b *broker) serve(ctx context.Context, wg *sync.WaitGroup) <-chan error {
+	served := make(chan error, 1)
+	go func() { served <- b.server.Serve(api.Listen(b.listener, b.places)) }()
+	wg.Go(func() { b.front.Run(ctx) })
+	return served
 }
 
 // ready logs what runs.
@@ -130,14 +138,19 @@ func (b *broker) drain(ctx context.Context) {
 	delay := b.cfg.drainDelay()
 	b.log.Info("stopping: not ready, finishing accepted requests", "drain_delay", delay.String())
 	b.api.SetDraining(true)
+	b.front.Drain()
 	failpoint.At(failpoint.Draining)
 	time.Sleep(delay)
 	b.plane.Drain()
 	shutdown, cancel := context.WithTimeout(ctx, b.cfg.DrainTimeout+stopGrace) // a body may come slowly
 	defer cancel()
+	if err := b.front.Shutdown(shutdown); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		b.log.Warn("the listeners of HTTP/2 and TLS did not close cleanly", "error", err)
+	}
 	if err := b.server.ShutdownWithContext(shutdown); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		b.log.Warn("listener did not close cleanly", "error", err)
 	}
+	b.front.Close() // what is left after the time
 }
 
 // leave advances the settled watermarks for the next start, once nothing else moves them.

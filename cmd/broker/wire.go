@@ -100,7 +100,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		Version:    apitype.Version{Version: version, Commit: commit(), Go: runtime.Version()},
 		Log:        b.log, Access: b.cfg.access, Traces: b.traceLinks(),
 	})
-	b.server = api.NewServer(b.api.Handler, api.ServerOptions{Concurrency: connections + spareDescriptors, Answers: b.answers, Log: b.log})
+	b.server = api.NewServer(b.api.Handler, api.ServerOptions{Concurrency: connections + int(b.streams.Most()) + spareDescriptors, Answers: b.answers, Log: b.log})
 }
 
 // newPlaces makes the bounds of answers and connections, and returns how many connections there may
@@ -109,7 +109,7 @@ func (b *broker) newPlaces() (connections int) {
 	b.waiters = intake.NewWaiters()
 	b.answers = answer.NewBound(max(answerBytes, 4*int64(b.cfg.maxBody())))
 	connections = maxConnections(maxDescriptors(), b.cfg.PushConcurrency)
-	b.places = api.NewPlaces(connections)
+	b.places, b.streams = api.NewPlaces(connections), newStreams(connections)
 	return connections
 }
 
@@ -144,7 +144,7 @@ func (b *broker) registerGauges(registry *prometheus.Registry, bodies *share.Bou
 	if b.tracer != nil {
 		registry.MustRegister(b.tracer.Counted())
 	}
-	registry.MustRegister(share.Collector(append(slices.Concat(b.room.Bounds(), b.responses.Bounds(), b.places.Bounds(), b.bulks.Bounds(), b.client.Bounds(), b.plane.Publisher.Bounds(), b.status.Bounds()), b.answers, b.waiters, bodies)))
+	registry.MustRegister(share.Collector(append(slices.Concat(b.room.Bounds(), b.responses.Bounds(), b.places.Bounds(), b.bulks.Bounds(), b.client.Bounds(), b.plane.Publisher.Bounds(), b.status.Bounds()), b.answers, b.waiters, b.streams, bodies)))
 	registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_fanout_pending_messages",
 			Help: "Committed messages that wait for Redis."}, func() float64 { return float64(b.plane.FanoutPending()) }),

@@ -10,7 +10,7 @@ import (
 
 // A Deliverer makes the targets of push deliveries. Over makes one of an egress.Client.
 type Deliverer interface {
-	// Target returns the target of a callback URL under a rule; protocol is "" or "h2". An error means
+	// Target returns the target of a callback URL under a rule; protocol is "", "h2" or "auto". An error means
 	// that the URL cannot be delivered to.
 	Target(rule egress.Rule, rawURL, protocol string) (Target, error)
 }

@@ -74,7 +74,7 @@ type Consumer struct {
 	CallbackURL        string    `json:"CallbackURL"` // "": none, which only a pull consumer may have
 	DeadLetterQueueURL string    `json:"DeadLetterQueueURL"`
 	Type               string    `json:"Type"`               // "push" or "pull"
-	Protocol           string    `json:"Protocol,omitempty"` // "h2"; absent: HTTP/1.1
+	Protocol           string    `json:"Protocol,omitempty"` // "h2", or "auto": on https; absent: HTTP/1.1
 	Policy             Policy    `json:"Policy"`             // effective values
 	Inherited          []string  `json:"Inherited"`          // members of Policy that the consumer does not set itself
 	// Since is there if the consumer also gets older messages: those from this time on. RemovedBefore
@@ -204,7 +204,7 @@ type ConsumerForm struct {
 	// absolute http or https URL; empty: none, which only a pull consumer may have
 	CallbackURL *string `form:"callbackUrl"`
 	Type        *string `form:"type"`     // "push" or "pull"; empty: push
-	Protocol    *string `form:"protocol"` // "h2"; empty: HTTP/1.1
+	Protocol    *string `form:"protocol"` // "h2", or "auto": on https; empty: HTTP/1.1
 	// RFC 3339 time: with the PUT that creates only; empty: no messages of the past
 	Since                 *string `form:"since"`
 	Timeout               *string `form:"timeout"` // this and the following: see Policy

@@ -171,11 +171,11 @@ type Target struct {
 }
 
 // Target returns the target of a URL that deliveries are posted to, under a rule. Protocol "" is
-// HTTP/1.1, "h2" is HTTP/2 (an https consumer that does not speak it gets HTTP/1.1). The error is
-// the policy's: see Policy.CheckURL.
+// HTTP/1.1, "h2" is HTTP/2 (an https consumer that does not speak it gets HTTP/1.1), and "auto" is h2
+// on https and HTTP/1.1 on http. The error is the policy's: see Policy.CheckURL.
 func (c *Client) Target(rule Rule, rawURL, protocol string) (*Target, error) {
-	if protocol != "" && protocol != "h2" {
-		return nil, fmt.Errorf("egress: protocol must be empty or h2, not %q", protocol)
+	if protocol != "" && protocol != "h2" && protocol != "auto" {
+		return nil, fmt.Errorf("egress: protocol must be empty, h2 or auto, not %q", protocol)
 	}
 	dest, err := c.dialer.policies[rule].parse(rawURL)
 	if err != nil {
@@ -184,7 +184,8 @@ func (c *Client) Target(rule Rule, rawURL, protocol string) (*Target, error) {
 	return &Target{
 		c:    c,
 		dest: dest,
-		key:  hostKey{tls: dest.tls, address: dest.address(), h2: protocol == "h2", rule: rule},
+		key: hostKey{tls: dest.tls, address: dest.address(), h2: protocol == "h2" || protocol == "auto" && dest.tls,
+			rule: rule},
 	}, nil
 }
 

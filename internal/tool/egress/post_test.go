@@ -555,12 +555,18 @@ func TestTLS(t *testing.T) {
 	old := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
 	defer old.Close()
 
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
+	defer plain.Close()
+
 	c := client(t, trust(srv), always("127.0.0.1"))
 	for _, tc := range []struct{ url, protocol, want string }{
 		{srv.URL, "", "HTTP/1.1"},
 		{srv.URL, "h2", "HTTP/2.0"},
 		{old.URL, "", "HTTP/1.1"},
 		{old.URL, "h2", "HTTP/1.1"},
+		{srv.URL, "auto", "HTTP/2.0"},
+		{old.URL, "auto", "HTTP/1.1"},
+		{plain.URL, "auto", "HTTP/1.1"},
 		{"https://example.com:" + port(t, srv.Listener) + "/", "", "HTTP/1.1"}, // the test certificate's name
 		{"https://example.com:" + port(t, srv.Listener) + "/", "h2", "HTTP/2.0"},
 	} {

@@ -12,6 +12,9 @@ import (
 // peeks at the socket and consumes no byte. A connection without access to its socket counts as
 // open.
 func Gone(c net.Conn) bool {
+	if told, ok := c.(interface{ Gone() bool }); ok { // one in memory: it knows
+		return told.Gone()
+	}
 	sc, ok := c.(syscall.Conn)
 	if !ok {
 		return false
