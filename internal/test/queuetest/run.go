@@ -78,6 +78,7 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 		{"one broker at a time fetches a token", oneFetchesAToken},
 		{"a lease names the worker that has it", leaseNamesItsWorker},
 		{"brokers share what they know of workers", presenceIsShared},
+		{"brokers share what they say of themselves", notesOfBrokersAreShared},
 
 		{"one job is claimed by name", claimedByName},
 		{"an unknown job is leased only on demand", unknownJobOnDemand},
