@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/alerts"
 	"github.com/penstock-broker/penstock/internal/feature/bulk"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
+	"github.com/penstock-broker/penstock/internal/feature/fleet"
 	"github.com/penstock-broker/penstock/internal/feature/history"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/feature/redrive"
@@ -92,6 +93,7 @@ type broker struct {
 	responses *exchange.Worker
 	room      *exchange.Room // of responses in memory
 	presence  *presence.Keeper
+	fleet     *fleet.Keeper
 	registry  *prometheus.Registry
 	api       *api.API
 	answers   *share.Bound // of large answers

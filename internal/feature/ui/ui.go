@@ -24,15 +24,17 @@ type Options struct {
 	AllowDelete bool
 	Payloads    Payloads         // what is shown of payloads
 	Frames      []string         // origins that may have the pages of a portal in a frame
+	Bench       string           // folder of reports of bench; "": there are none
 	Now         func() time.Time // the store's clock; nil: that of this machine
 	Log         *slog.Logger     // nil: slog.Default()
 }
 
 // A Dashboard serves the pages. It is safe for concurrent use.
 type Dashboard struct {
-	o     Options
-	pages map[string]page // by the path of their route
-	tries tries
+	o       Options
+	pages   map[string]page // by the path of their route
+	tries   tries
+	reports reports
 }
 
 // New returns a dashboard.
@@ -43,7 +45,7 @@ func New(o Options) *Dashboard {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	d := &Dashboard{o: o}
+	d := &Dashboard{o: o, reports: reports{folder: o.Bench}}
 	d.pages = map[string]page{
 		"/ui/":                  {"overview", "overview", overviewPage, true},
 		"/ui/consumers":         {"consumers", "consumers", consumersPage, true},
@@ -55,6 +57,7 @@ func New(o Options) *Dashboard {
 		"/ui/bulks":             {"bulks", "bulks", bulksPage, true},
 		"/ui/replays":           {"replays", "replays", replaysPage, true},
 		"/ui/brokers":           {"brokers", "brokers", brokersPage, true},
+		"/ui/bench":             {"bench", "brokers", benchPage, false},
 		"/ui/publish":           {"publish", "channels", publishPage, false},
 		"/ui/search":            {"search", "search", searchPage, false},
 		"/ui/channel/{channel}/consumer/{consumer}":           {"consumer", "consumers", consumerPage, true},
@@ -89,7 +92,8 @@ type view struct {
 	now  time.Time
 	open bool // no session was needed
 
-	portal *portal // what the reader may see; nil: everything
+	portal  *portal // what the reader may see; nil: everything
+	framing bool    // the page has a frame with something of the broker
 }
 
 // view begins a page.
@@ -142,6 +146,10 @@ func (d *Dashboard) Serve(ctx context.Context, rc *fasthttp.RequestCtx, visit Vi
 			d.export(ctx, rc, visit)
 			return
 		}
+		if visit.Page == reportPath {
+			d.report(rc, visit)
+			return
+		}
 		if visit.Page == "/ui/publish" && rc.IsPost() {
 			d.publish(ctx, rc, visit)
 			return
@@ -163,6 +171,7 @@ func (d *Dashboard) show(ctx context.Context, rc *fasthttp.RequestCtx, visit Vis
 		status, title, content, p.template = said.Status, said.Detail, said.Code, "refused"
 	}
 	f := v.frame(title, p.section, content)
+	f.Framing = v.framing
 	f.Query = string(rc.URI().QueryString())
 	f.Live = p.live && !rc.QueryArgs().Has("show") // what somebody asks to be shown is shown once
 	if f.Live && streams(rc) {

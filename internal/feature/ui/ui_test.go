@@ -133,6 +133,12 @@ func (f full) Brokers() (list []Broker, a About) {
 	return list, a
 }
 
+func (f full) Settings() (list []apitype.Setting) {
+	fill(reflect.ValueOf(&list).Elem(), f.text)
+	list[1].Secret = false
+	return list
+}
+
 func (f full) Search(context.Context, string) (found Found) {
 	fill(reflect.ValueOf(&found).Elem(), f.text)
 	return found
@@ -181,6 +187,7 @@ func (e empty) Job(context.Context, string, string, string, string) (Message, er
 func (empty) Channels(context.Context, string) ([]Channel, string)     { return nil, "" }
 func (e empty) Channel(context.Context, string, Span) (Channel, error) { return Channel{}, e.err }
 func (empty) ReplaysUnderWay() []Replay                                { return nil }
+func (empty) Settings() []apitype.Setting                              { return nil }
 func (empty) Brokers() ([]Broker, About)                               { return nil, About{} }
 func (empty) Search(context.Context, string) Found                     { return Found{} }
 func (empty) Consumers(string, string) []MessageJob                    { return nil }
@@ -271,7 +278,7 @@ func TestAPageSaysWhyThereIsNone(t *testing.T) {
 	d := newDashboard()
 	for path := range d.pages {
 		switch path {
-		case "/ui/", "/ui/channels", "/ui/brokers", "/ui/replays", "/ui/redrives", "/ui/search",
+		case "/ui/", "/ui/channels", "/ui/brokers", "/ui/bench", "/ui/replays", "/ui/redrives", "/ui/search",
 			"/ui/publish":
 			continue // they show what the broker knows
 		}

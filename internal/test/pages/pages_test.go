@@ -59,7 +59,7 @@ func cells(line string) []string {
 var apiPages = []string{"docs/api.md", "docs/resources.md", "docs/publishing.md", "docs/scheduling.md", "docs/bulk.md",
 	"docs/consuming.md", "docs/messages.md", "docs/deadletters.md", "docs/responses.md", "docs/notices.md",
 	"docs/operating.md", "docs/why.md", "docs/workers.md", "docs/sqs.md", "docs/metrics.md", "docs/dashboard.md",
-	"docs/portal.md", "docs/openapi.md"}
+	"docs/portal.md", "docs/brokers.md", "docs/openapi.md"}
 
 // apiTable returns what stands between the comments of a table that exactly one of apiPages has.
 func apiTable(t *testing.T, name string) string {

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"os"
+	"runtime"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/penstock-broker/penstock/internal/feature/fleet"
+	"github.com/penstock-broker/penstock/internal/feature/ui"
+	"github.com/penstock-broker/penstock/internal/model/apitype"
+)
+
+// newFleet makes what tells the other brokers how this one is doing. inFlight counts its push requests.
+func (b *broker) newFleet(inFlight prometheus.Gauge) *fleet.Keeper {
+	host, _ := os.Hostname()
+	name := nodeName(host, os.Getpid(), b.cfg)
+	return fleet.New(fleet.Options{Queue: b.queue, Version: running(), NowMs: b.node.NowMs, Log: b.log,
+		Node: func() (no int, of string) { return int(b.nodeNo()), name },
+		Count: func() fleet.Counts {
+			snapshot := b.book.Snapshot()
+			consumers, channels := snapshot.Sum()
+			var pushed dto.Metric
+			_ = inFlight.Write(&pushed) // a gauge of this process
+			j := b.plane.JournalState()
+			return fleet.Counts{Accepted: channels.Accepted, Delivered: consumers.Delivered,
+				InFlight: int(pushed.GetGauge().GetValue()), FanOut: b.plane.FanoutPending(),
+				Journal: fleet.Journal{Waiting: j.Waiting, Held: j.Held, Bytes: j.Bytes, Oldest: j.Oldest.Milliseconds(),
+					Damaged: j.Damaged}}
+		}})
+}
+
+// running is what this program is.
+func running() apitype.Version {
+	return apitype.Version{Version: version, Commit: commit(), Go: runtime.Version()}
+}
+
+// brokers are those that are alive, each with what it says of itself, for the dashboard. It asks nobody.
+func (b *broker) brokers() (list []ui.Broker) {
+	lease, err := b.node.Lease()
+	own, others := b.fleet.Notes()
+	for _, n := range b.node.Peers() {
+		of := ui.Broker{No: int(n.No), Name: n.Name, Self: err == nil && n.Token == lease.Token, Expires: n.Expires}
+		if of.Self {
+			if own.AtMs > 0 {
+				of.Note = &own
+			}
+		} else {
+			for i := range others {
+				if others[i].No == of.No && others[i].Name == of.Name {
+					of.Note = &others[i]
+				}
+			}
+		}
+		list = append(list, of)
+	}
+	return list
+}
