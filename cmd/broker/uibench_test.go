@@ -2,17 +2,20 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/bench"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/test/browser"
+	"github.com/penstock-broker/penstock/redisq"
 )
 
 // benchReports is a folder with a fine report, one of a broken promise, and one that attacks whoever opens it.
@@ -118,5 +121,41 @@ func TestABrokerSaysHowItIsDoing(t *testing.T) {
 	eventually(t, "the load of the broker", func() bool {
 		body := p.page("/ui/brokers").body
 		return strings.Contains(body, "said at") && strings.Contains(body, "MiB") && strings.Contains(body, "this one")
+	})
+}
+
+// Each of two brokers shows the load of both, and a Redis that was wiped, or a broker that ends, changes the page alone.
+func TestTwoBrokersShowHowBothAreDoing(t *testing.T) {
+	parallel(t)
+	w := realWorld(t)
+	a, b := w.start(), w.start()
+	both := func(what string) {
+		for _, p := range []*process{a, b} {
+			eventually(t, what, func() bool {
+				body := p.page("/ui/brokers").body
+				return strings.Contains(body, "Two brokers are alive") && strings.Count(body, "said at") == 2 &&
+					strings.Count(body, `data-label="Memory"`) == 2 && strings.Count(body, "this one") == 1
+			})
+		}
+	}
+	both("the load of both at each")
+	at, err := redis.ParseURL(w.redis.URL())
+	require.NoError(t, err)
+	client := redis.NewClient(at)
+	defer func() { _ = client.Close() }()
+	noted := func(n int64) {
+		t.Helper()
+		eventually(t, fmt.Sprint(n, " notes in Redis"), func() bool {
+			return client.HLen(t.Context(), redisq.DefaultPrefix+"brokers").Val() == n
+		})
+	}
+	noted(2)
+	w.flushall()
+	noted(2)
+	both("the load of both after a wipe")
+	b.stop()
+	noted(1)
+	eventually(t, "one broker", func() bool {
+		return strings.Contains(a.page("/ui/brokers").body, "One broker is alive")
 	})
 }
