@@ -63,7 +63,7 @@ func (b *broker) newCounts(registry *prometheus.Registry) *metrics.Metrics {
 			return ch != nil && !ch.Deleted
 		})
 	})
-	b.history, b.fleet = b.newHistory(registry), b.newFleet(counts.PushInFlight)
+	b.history, b.fleet = b.newHistory(registry), b.newFleet(counts)
 	return counts
 }
 

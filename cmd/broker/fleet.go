@@ -4,16 +4,16 @@ import (
 	"os"
 	"runtime"
 
-	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/penstock-broker/penstock/hotpath/metrics"
 	"github.com/penstock-broker/penstock/internal/feature/fleet"
 	"github.com/penstock-broker/penstock/internal/feature/ui"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 )
 
-// newFleet makes what tells the other brokers how this one is doing. inFlight counts its push requests.
-func (b *broker) newFleet(inFlight prometheus.Gauge) *fleet.Keeper {
+// newFleet makes what tells the other brokers how this one is doing.
+func (b *broker) newFleet(m *metrics.Metrics) *fleet.Keeper {
 	host, _ := os.Hostname()
 	name := nodeName(host, os.Getpid(), b.cfg)
 	return fleet.New(fleet.Options{Queue: b.queue, Version: running(), NowMs: b.node.NowMs, Log: b.log,
@@ -22,9 +22,9 @@ func (b *broker) newFleet(inFlight prometheus.Gauge) *fleet.Keeper {
 			snapshot := b.book.Snapshot()
 			consumers, channels := snapshot.Sum()
 			var pushed dto.Metric
-			_ = inFlight.Write(&pushed) // a gauge of this process
+			_ = m.PushInFlight.Write(&pushed) // a gauge of this process
 			j := b.plane.JournalState()
-			return fleet.Counts{Accepted: channels.Accepted, Delivered: consumers.Delivered,
+			return fleet.Counts{Accepted: channels.Accepted, Delivered: consumers.Delivered, Answers: m.Answers(),
 				InFlight: int(pushed.GetGauge().GetValue()), FanOut: b.plane.FanoutPending(),
 				Journal: fleet.Journal{Waiting: j.Waiting, Held: j.Held, Bytes: j.Bytes, Oldest: j.Oldest.Milliseconds(),
 					Damaged: j.Damaged}}

@@ -124,7 +124,7 @@ func TestABrokerSaysHowItIsDoing(t *testing.T) {
 	})
 }
 
-// Each of two brokers shows the load of both, and a Redis that was wiped, or a broker that ends, changes the page alone.
+// Each of two brokers shows the load of both, also after a wipe of Redis, until one ends.
 func TestTwoBrokersShowHowBothAreDoing(t *testing.T) {
 	parallel(t)
 	w := realWorld(t)

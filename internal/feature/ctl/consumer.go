@@ -134,7 +134,7 @@ func (s *session) listConsumers() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&state, "state", "", "only those in `STATE`: ACTIVE, PAUSED, GONE, DEAD, PROBING")
 	f.StringVar(&held, "held", "", "true: `ONLY` those whose jobs are all held back; false; or why: paused ...")
-	f.StringVar(&sort, "sort", "", "`BY` oldest, dead or queued, the largest first")
+	f.StringVar(&sort, "sort", "", "`BY` oldest, dead, queued or failing, the largest first")
 	return c
 }
 

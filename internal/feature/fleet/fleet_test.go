@@ -72,7 +72,8 @@ func keeper(s *shelf, no int) *Keeper {
 		Node:  func() (int, string) { return no, fmt.Sprintf("host:%d", no) },
 		Count: func() Counts {
 			n += 100
-			return Counts{Accepted: n, Delivered: 2 * n, InFlight: 7, FanOut: 3, Journal: Journal{Waiting: 5}}
+			return Counts{Accepted: n, Delivered: 2 * n, InFlight: 7, FanOut: 3, Answers: [3]uint64{n, 0, n / 2},
+				Journal: Journal{Waiting: 5}}
 		}})
 }
 
@@ -98,6 +99,7 @@ func TestBrokersKnowHowTheOthersAreDoing(t *testing.T) {
 		require.Equal(t, "1.2.3", n.Version.Version)
 		require.InDelta(t, 20, n.Accepted, 0.1)
 		require.InDelta(t, 40, n.Delivered, 0.1)
+		require.Equal(t, [3]float64{20, 0, 10}, n.Answers)
 		require.Equal(t, []int{7, 3, 5}, []int{n.InFlight, n.FanOut, int(n.Journal.Waiting)})
 		require.Positive(t, n.Memory)
 		require.WithinDuration(t, time.Now(), n.At(), 2*Every)

@@ -34,6 +34,7 @@ type Queue interface {
 type Counts struct {
 	Accepted, Delivered uint64
 	InFlight, FanOut    int
+	Answers             [3]uint64 // to publishes: 201, 202, 503
 	Journal             Journal
 }
 
@@ -159,6 +160,9 @@ func (k *Keeper) note() Note {
 	if past := now.Sub(k.lastAt).Seconds(); !k.lastAt.IsZero() && past > 0 {
 		n.Accepted = float64(c.Accepted-k.last.Accepted) / past
 		n.Delivered = float64(c.Delivered-k.last.Delivered) / past
+		for i := range n.Answers {
+			n.Answers[i] = float64(c.Answers[i]-k.last.Answers[i]) / past
+		}
 		n.Processors = (busy - k.lastBusy).Seconds() / past
 	}
 	k.last, k.lastAt, k.lastBusy = c, now, busy

@@ -20,12 +20,13 @@ type Note struct {
 
 // A Load is how busy a broker is. Rates are those since the note before.
 type Load struct {
-	Accepted   float64 `json:"accepted"`  // messages a second
-	Delivered  float64 `json:"delivered"` // jobs a second
-	InFlight   int     `json:"inflight"`  // push requests
-	FanOut     int     `json:"fanout"`    // stored messages that wait for Redis
-	Processors float64 `json:"cpu"`       // that its process keeps busy; 0 where the system does not say
-	Memory     int64   `json:"memory"`    // bytes that its process has of the system, as Go counts them
+	Accepted   float64    `json:"accepted"`  // messages a second
+	Delivered  float64    `json:"delivered"` // jobs a second
+	InFlight   int        `json:"inflight"`  // push requests
+	Answers    [3]float64 `json:"answers"`   // to publishes a second: 201, 202, 503
+	FanOut     int        `json:"fanout"`    // stored messages that wait for Redis
+	Processors float64    `json:"cpu"`       // that its process keeps busy; 0 where the system does not say
+	Memory     int64      `json:"memory"`    // bytes that its process has of the system, as Go counts them
 }
 
 // A Journal is what the journals of a broker hold.

@@ -81,6 +81,9 @@ type Overview struct {
 	Oldest                        time.Time
 	OldestChannel, OldestConsumer string
 
+	// Answers to publishes a second, of all brokers that say so: 201, 202, 503.
+	Answers [3]float64
+
 	Troubled int                      // consumers that need a person
 	Trouble  []apitype.ListedConsumer // the worst of them
 

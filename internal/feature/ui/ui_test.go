@@ -39,6 +39,10 @@ func fill(v reflect.Value, text string) {
 		v.SetInt(1_234_567)
 	case reflect.Float64:
 		v.SetFloat(12.5)
+	case reflect.Array:
+		for i := range v.Len() {
+			fill(v.Index(i), text)
+		}
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		if v.Type() != reflect.TypeFor[*apitype.WhyReason]() { // it contains itself
@@ -359,6 +363,15 @@ func TestNumbersAndAgesAreWrittenForPeople(t *testing.T) {
 	require.Equal(t, "é…", cut("éé", 3))
 	require.Equal(t, "éé", cut("éé", 4))
 	require.Equal(t, "12345678901234…ABCDEFGHIJ", short("12345678901234567890123456789ABCDEFGHIJ"))
+}
+
+func TestTheAnswersToPublishesAreShares(t *testing.T) {
+	for want, of := range map[string][3]float64{"– none lately": {}, "100 % 201 · 0 % 202 · 0 % 503": {3, 0, 0},
+		"99.5 % 201 · 0.25 % 202 · 0.25 % 503": {398, 1, 1}, "0 % 201 · 0 % 202 · 100 % 503": {0, 0, 0.2},
+		"100 % 201 · 0 % 202 · under 0.01 % 503": {1e6, 0, 1}} {
+		got := answers(of)
+		require.Equal(t, want, got.Value+" "+got.Small)
+	}
 }
 
 func TestALineIsInsideItsChart(t *testing.T) {

@@ -74,7 +74,7 @@ var queryWords = []word{
 	{"channel", "*", "of this channel", aPlace},
 	{"state", "*", "the consumers in this state", oneOf("ACTIVE", "PAUSED", "GONE", "DEAD", "PROBING")},
 	{"held", "*", "true: those whose jobs are all held back; false: the others; or the code of why", aText},
-	{"sort", "*", "oldest: the longest wait first; dead, queued: the highest count first", oneOf("oldest", "dead", "queued")},
+	{"sort", "*", "oldest: the longest wait first; dead, queued: the highest count first; failing: the most jobs that wait for another attempt first", oneOf("oldest", "dead", "queued", "failing")},
 	{"step", "*", "length of a slot; absent: the finest that still has the begin of the range", oneOf("10s", "1m", "10m")},
 	{"forget", "*", "true: the jobs are over, and in no list of dead letters", aFlag},
 
