@@ -47,13 +47,21 @@ func (b *broker) brokers() (list []ui.Broker) {
 				of.Note = &own
 			}
 		} else {
-			for i := range others {
-				if others[i].No == of.No && others[i].Name == of.Name {
-					of.Note = &others[i]
-				}
-			}
+			of.Note = noteOf(others, of.No, of.Name)
 		}
 		list = append(list, of)
 	}
 	return list
+}
+
+// noteOf is the newest note of a node; nil: there is none. A container that was killed and came back has the name and
+// the number of the one before.
+func noteOf(notes []fleet.Note, no int, name string) (newest *fleet.Note) {
+	for i := range notes {
+		n := &notes[i]
+		if n.No == no && n.Name == name && (newest == nil || n.AtMs > newest.AtMs) {
+			newest = n
+		}
+	}
+	return newest
 }

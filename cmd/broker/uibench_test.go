@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/bench"
+	"github.com/penstock-broker/penstock/internal/feature/fleet"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/test/browser"
 	"github.com/penstock-broker/penstock/redisq"
@@ -158,4 +159,11 @@ func TestTwoBrokersShowHowBothAreDoing(t *testing.T) {
 	eventually(t, "one broker", func() bool {
 		return strings.Contains(a.page("/ui/brokers").body, "One broker is alive")
 	})
+}
+
+func TestTheNewestNoteOfANodeCounts(t *testing.T) {
+	notes := []fleet.Note{{No: 1, Name: "a", AtMs: 5}, {No: 1, Name: "a", AtMs: 9}, {No: 1, Name: "a", AtMs: 7},
+		{No: 1, Name: "b", AtMs: 99}, {No: 2, Name: "a", AtMs: 99}}
+	require.EqualValues(t, 9, noteOf(notes, 1, "a").AtMs)
+	require.Nil(t, noteOf(notes, 3, "a"))
 }
