@@ -236,6 +236,8 @@ type Options struct {
 	// Brokers are those that are alive, and StoreKind names the store, both for the dashboard; nil and "": not shown.
 	Brokers   func() []ui.Broker
 	StoreKind string
+	// Settings are those of this broker, without secrets.
+	Settings []apitype.Setting
 	// Policies resolves the policies of consumers; nil: no defaults.
 	Policies *policy.Book
 	// Bodies counts the bodies of all requests in memory, including those of the data

@@ -39,7 +39,7 @@ var heldValues = []string{"true", "false", string(why.Paused), string(why.Gone),
 	string(why.ChannelPaused), string(why.GroupPaused)}
 
 // sorts are the values of the parameter sort.
-var sorts = []string{"oldest", "dead", "queued"}
+var sorts = []string{"oldest", "dead", "queued", "failing"}
 
 // A listedConsumer is one line of the list.
 type listedConsumer struct {
@@ -228,8 +228,9 @@ func (a *API) countAll(ctx context.Context, all []listedConsumer) error {
 func sortConsumers(all []listedConsumer, by string) {
 	const never = int64(1) << 62
 	worse := map[string]func(l *listedConsumer) int64{
-		"dead":   func(l *listedConsumer) int64 { return -int64(l.count.Dead) },
-		"queued": func(l *listedConsumer) int64 { return -int64(l.count.Queued) },
+		"dead":    func(l *listedConsumer) int64 { return -int64(l.count.Dead) },
+		"queued":  func(l *listedConsumer) int64 { return -int64(l.count.Queued) },
+		"failing": func(l *listedConsumer) int64 { return -int64(l.count.Delayed) },
 		"oldest": func(l *listedConsumer) int64 {
 			if l.count.Oldest.IsZero() {
 				return never

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/push"
 	"github.com/penstock-broker/penstock/internal/model/ident"
+	"github.com/penstock-broker/penstock/internal/model/jobs"
 	"github.com/penstock-broker/penstock/redisq"
 )
 
@@ -65,6 +66,21 @@ func member(name string) func(any) string {
 }
 
 func link(e any) string { return e.(string) }
+
+func TestConsumersThatFailAreFirstWhereThatIsAskedFor(t *testing.T) {
+	of := func(id string, delayed, queued int) listedConsumer {
+		return listedConsumer{k: &durable.Consumer{ID: id}, count: jobs.Count{Delayed: delayed,
+			Backlog: jobs.Backlog{Queued: queued}}}
+	}
+	all := []listedConsumer{of("a", 0, 9), of("b", 3, 3), of("c", 7, 7), of("d", 0, 0)}
+	sortConsumers(all, "failing")
+	var ids []string
+	for _, l := range all {
+		ids = append(ids, l.k.ID)
+	}
+	require.Equal(t, []string{"c", "b", "a", "d"}, ids)
+	newWorld(t, nil).get("/consumers?sort=failing").is(200)
+}
 
 func TestAllConsumersAreListedWithTheirCounts(t *testing.T) {
 	w := newWorld(t, nil)

@@ -107,6 +107,15 @@ func (a *API) getVersion(_ context.Context, rc *fasthttp.RequestCtx) error {
 	return answerJSON(rc, fasthttp.StatusOK, a.o.Version)
 }
 
+// getSettings answers with the settings of this broker, which do not change while it runs.
+func (a *API) getSettings(_ context.Context, rc *fasthttp.RequestCtx) error {
+	view := apitype.Settings{Result: a.o.Settings}
+	if view.Result == nil {
+		view.Result = []apitype.Setting{}
+	}
+	return answerResource(rc, fasthttp.StatusOK, view, started, false)
+}
+
 // getStatus serves health checks that were written for the older implementation: 3 means
 // initialised. It leaves out the seed data of the older implementation, which contained
 // every token.

@@ -163,6 +163,15 @@ func (p pages) Overview(ctx context.Context, over ui.Span) (o ui.Overview) {
 	if s != nil {
 		o.Counted, o.CountedAt = true, s.At
 	}
+	if p.o.Brokers != nil {
+		for _, b := range p.o.Brokers() {
+			for i := range o.Answers {
+				if b.Note != nil {
+					o.Answers[i] += b.Note.Answers[i]
+				}
+			}
+		}
+	}
 	bad := p.inTrouble(s, &o)
 	o.Troubled = len(bad)
 	page := make([]listedConsumer, min(len(bad), mostTrouble))

@@ -58,6 +58,9 @@ func (w *world) page(path string, headers ...string) reply {
 	policy, body := pagePolicy, r.Body
 	if m := pageScript.FindStringSubmatch(body); m != nil {
 		policy += "; connect-src 'self'; script-src 'nonce-" + m[1] + "'"
+		if strings.Contains(body, "<iframe ") {
+			policy += "; frame-src 'self'"
+		}
 		body = strings.Replace(body, m[0], "", 1)
 	}
 	require.Equal(w.t, policy, r.Header("Content-Security-Policy"), path)
@@ -89,13 +92,15 @@ func uiExchanges(w *world) (out []wired) {
 	job := m.ID.Job(w.cat.Consumer("c", "pull").Position).String()
 	for _, r := range Routes() {
 		if r.Access != AccessUI || r.Method != get || r.Path == "/ui/portal" || r.Path == "/ui/dlq/export" ||
-			r.Path == revealed {
+			r.Path == revealed || r.Path == "/ui/bench/report" {
 			continue
 		}
 		path := strings.NewReplacer("/consumer/k", "/consumer/pull", "/job/j", "/job/"+job).Replace(example(r.Path))
 		out = append(out, wired{"GET " + r.Path, "GET " + path, w.get(path).is(200)})
 	}
 	out = append(out, wired{"GET /ui/", "GET /ui/", w.get("/ui/", "Accept: text/event-stream").is(200)})
+	out = append(out, wired{"GET /ui/bench/report", "GET /ui/bench/report",
+		w.get("/ui/bench/report?report=" + benchReport).is(200)})
 	linked := w.do("POST", "/channel/c/consumer/pull/portal-link", `{"TTL":"1h"}`).is(200)
 	link, err := url.Parse(linked.json()["URL"].(string))
 	require.NoError(w.t, err)

@@ -194,6 +194,9 @@ func (p pages) Brokers() ([]ui.Broker, ui.About) {
 	return p.o.Brokers(), about
 }
 
+// Settings are those of this broker.
+func (p pages) Settings() []apitype.Setting { return p.o.Settings }
+
 const (
 	// searched bounds the matches of each kind, and searchedChannels the channels in which a message is looked for.
 	searched         = 25

@@ -189,7 +189,10 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 	}
 	o.Portray = audit.Portray(auditlog.Printer{Key: []byte("of the tests")})
 	o.Trials, o.Door, o.SQS = w, door{}, sqsDoor{}
-	o.UI = ui.New(ui.Options{AdminToken: adminToken, Key: []byte(secret), Version: "1.2.3"})
+	o.UI = ui.New(ui.Options{AdminToken: adminToken, Key: []byte(secret), Version: "1.2.3", Bench: benchFolder(t)})
+	o.Settings = []apitype.Setting{{Name: "BROKER_LISTEN", Value: "127.0.0.1:8080", Default: "127.0.0.1:8080",
+		Meaning: "Address of the listener."},
+		{Name: "BROKER_ADMIN_TOKEN", Set: true, Secret: true, Meaning: "Token of the admin."}}
 	o.Lister = &jobs.Lister{Store: w.store, Queue: w.queue, NowMs: w.desk.NowMs}
 	o.Overview = &jobs.Overview{Store: w.store, Queue: w.queue}
 	o.Responses = &exchange.Reader{Store: w.store, Policies: o.Policies, Most: 1}

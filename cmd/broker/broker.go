@@ -23,6 +23,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/audit"
 	"github.com/penstock-broker/penstock/internal/feature/bulk"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
+	"github.com/penstock-broker/penstock/internal/feature/fleet"
 	"github.com/penstock-broker/penstock/internal/feature/front"
 	"github.com/penstock-broker/penstock/internal/feature/history"
 	"github.com/penstock-broker/penstock/internal/feature/lockout"
@@ -98,6 +99,7 @@ type broker struct {
 	responses *exchange.Worker
 	room      *exchange.Room // of responses in memory
 	presence  *presence.Keeper
+	fleet     *fleet.Keeper
 	registry  *prometheus.Registry
 	api       *api.API
 	answers   *share.Bound // of large answers

@@ -120,6 +120,8 @@ type config struct {
 
 	UIPayloads string `env:"BROKER_UI_PAYLOADS" envDefault:"show" doc:"What the dashboard shows of payloads: show, keys (names and kinds of JSON fields) or hide; then fields of JSON that are never shown: show,$.card.*,$.items.*.price."`
 
+	UIBench string `env:"BROKER_UI_BENCH" doc:"Folder of reports of bench run --html that the dashboard shows at /ui/bench. Empty: none."`
+
 	UIFrames []string `env:"BROKER_UI_FRAMES" doc:"Origins whose pages may have the pages of a portal link in a frame, separated by commas: https://app.example."`
 
 	AccessLog string `env:"BROKER_ACCESS_LOG" envDefault:"off" doc:"Requests that have a line in the log: off, errors (answers of 400 and above), all, or 1/100 (one in a hundred, at random)."`
@@ -134,10 +136,11 @@ type config struct {
 	tracing      tracing.Settings
 	otel         map[string]string // the variables OTEL_*
 	reports      reports.Settings
-	passedOver   []string    // what the log says of variables that count for nothing
-	serviceLinks []string    // names of the environment that were passed over
-	misnamed     []string    // the same, of those that look like settings without their prefix
-	seed         *seedSource // nil: there is no seed file
+	passedOver   []string        // what the log says of variables that count for nothing
+	serviceLinks []string        // names of the environment that were passed over
+	misnamed     []string        // the same, of those that look like settings without their prefix
+	given        map[string]bool // settings of the environment that have a value
+	seed         *seedSource     // nil: there is no seed file
 }
 
 // derive fills the defaults that depend on other settings.

@@ -26,7 +26,8 @@ func TestTheDefaultsAreThePromisedOnes(t *testing.T) {
 	require.Equal(t, "Penstock/"+version, c.UserAgent)
 	require.Equal(t, 4<<30, c.bulkLimit)
 	require.EqualValues(t, 1<<30, c.journalLimit)
-	c.bodyLimit, c.bulkLimit, c.journalLimit = 0, 0, 0
+	require.Empty(t, c.given)
+	c.bodyLimit, c.bulkLimit, c.journalLimit, c.given = 0, 0, 0, nil
 	require.Equal(t, config{
 		Listen: "127.0.0.1:8080", DataDir: "./data", AuthFailures: 100,
 		DeliveryTimeout: 30 * time.Second, StopTimeout: 30 * time.Second, DrainTimeout: 30 * time.Second,

@@ -63,7 +63,7 @@ func (b *broker) newCounts(registry *prometheus.Registry) *metrics.Metrics {
 			return ch != nil && !ch.Deleted
 		})
 	})
-	b.history = b.newHistory(registry)
+	b.history, b.fleet = b.newHistory(registry), b.newFleet(counts)
 	return counts
 }
 
@@ -72,6 +72,7 @@ func (b *broker) keepNotes(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { guard.Loop(ctx, "notes of attempts", b.notebook.Run) })
 	wg.Go(func() { guard.Loop(ctx, "history of counts", b.history.Run) })
+	wg.Go(func() { guard.Loop(ctx, "note of this broker", b.fleet.Run) })
 	wg.Wait()
 }
 

@@ -99,7 +99,7 @@ func TestCtlDoctorWritesAnArchive(t *testing.T) {
 	require.Contains(t, out, "orders/billing has 1 dead letters (docs/deadletters.md)")
 	all := w.ok("tar xzf a.tar.gz && cat penstock-doctor/*")
 	for _, file := range []string{"findings.txt", "resources.yaml", "consumers.ndjson", "trouble.ndjson", "metrics.txt",
-		"metrics-consumers.txt", "history.json", "version.json", "readyz.json"} {
+		"metrics-consumers.txt", "history.json", "version.json", "readyz.json", "settings.json"} {
 		require.FileExists(t, filepath.Join(w.folder, "penstock-doctor", file))
 	}
 	require.Contains(t, all, "cannot be done", "the cause of the dead letter")
@@ -107,13 +107,40 @@ func TestCtlDoctorWritesAnArchive(t *testing.T) {
 		"k-token", "shop-token", adminToken} {
 		require.NotContains(t, all, secret)
 	}
-	source := fromRoot(t, "internal/feature/ctl/doctor.go")
+	require.Contains(t, all, `"Name":"BROKER_LISTEN"`)
+	require.Contains(t, out, "BROKER_DATA_DIR is a folder that a restart")
+	source := fromRoot(t, "internal/feature/ctl/doctor.go") + fromRoot(t, "internal/feature/ctl/advice.go")
 	for _, page := range regexp.MustCompile(`docs/[a-z/-]+\.md`).FindAllString(source, -1) {
 		fromRoot(t, page) // it is there
 	}
 	require.Equal(t, 1, w.run("broker ctl doctor -o a.tar.gz").code, "it replaces no file")
 	require.Equal(t, 3, w.run("broker ctl doctor -o b.tar.gz --url http://"+freeAddr(t)).code)
 	require.NoFileExists(t, filepath.Join(w.folder, "b.tar.gz"))
+}
+
+// A portal link of the command line opens the pages of its consumer, and a wrong one says why there is none.
+func TestCtlMakesAPortalLink(t *testing.T) {
+	parallel(t)
+	p := embeddedWorld(t).start()
+	w := newTerminal(t, p)
+	p.operated()
+	out := w.ok("broker ctl consumer portal-link orders/billing --ttl 2h")
+	require.Regexp(t, `^http://127\.0\.0\.1:\d+/ui/portal\?link=\S+ opens the pages of orders/billing until \S+Z, for`, out)
+	link, _, _ := strings.Cut(out, " ")
+	require.Equal(t, 303, p.do("GET", strings.TrimPrefix(link, p.base), "").status)
+	require.Regexp(t, `^\{"URL":"http.*","ExpiresAt":"\S+Z"\}\n$`, w.ok("broker ctl consumer portal-link orders/billing --json"))
+	for _, ttl := range []string{"25h", "1s", "-1h", "soon", "''"} {
+		r := w.run("broker ctl consumer portal-link orders/billing --ttl " + ttl)
+		if ttl == "''" { // the usual time
+			require.Equal(t, 0, r.code, r)
+			continue
+		}
+		require.Equal(t, 2, r.code, r)
+		require.Contains(t, r.stderr, "(invalid_ttl)")
+	}
+	require.Equal(t, 2, w.run("broker ctl consumer portal-link orders/none").code)
+	require.Equal(t, 1, w.run("broker ctl consumer portal-link orders").code)
+	require.Equal(t, 1, w.run("broker ctl channel portal-link orders").code)
 }
 
 // top shows counts again and again, and a message what became of it.

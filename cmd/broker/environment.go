@@ -38,6 +38,7 @@ func readConfig(environ []string, more ...func(*config, *faults)) (config, error
 	values := c.gather(environ, &f)
 	c.parse(values, &f)
 	c.derive()
+	c.given = f.given
 	c.check(&f)
 	for _, check := range more {
 		check(&c, &f)

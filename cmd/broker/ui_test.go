@@ -20,6 +20,10 @@ func (p *process) page(path string, headers ...string) reply {
 	p.t.Helper()
 	r := p.do("GET", path, "", append(headers, "Accept", "text/html,*/*;q=0.8")...)
 	policy, _, _ := strings.Cut(r.header.Get("Content-Security-Policy"), "; connect-src 'self'; script-src 'nonce-")
+	if strings.HasPrefix(path, "/ui/bench/report") {
+		require.True(p.t, strings.HasSuffix(policy, "; sandbox"), policy)
+		return r
+	}
 	require.Equal(p.t, uiPolicy, policy, "%s: %s", path, r.body)
 	return r
 }
@@ -114,7 +118,8 @@ func dashboardWithData(t *testing.T) (p *process, pages []string) {
 	t.Helper()
 	failing := newSink(t, func(int, received) int { return 503 })
 	fine := newSink(t, func(int, received) int { return 204 })
-	p = embeddedWorld(t).with(quick...).start("BROKER_RETRY_BACKOFF=100ms,1h", "BROKER_NO_WORKER_AFTER=1s")
+	p = embeddedWorld(t).with(quick...).start("BROKER_RETRY_BACKOFF=100ms,1h", "BROKER_NO_WORKER_AFTER=1s",
+		"BROKER_UI_BENCH="+benchReports(t))
 	p.put("/producer/shop", "token", "p-token", "name", "The Shop")
 	for _, ch := range []string{"orders", "payments", "mails"} {
 		p.put("/channel/"+ch, "token", "c-token")
@@ -160,7 +165,8 @@ func dashboardWithData(t *testing.T) (p *process, pages []string) {
 		"/ui/channel/orders/consumer/billing", "/ui/channel/orders/consumer/exports",
 		"/ui/channel/orders/message/order-17", "/ui/channel/orders/message/order-17?show=responses", job, "/ui/dlq",
 		"/ui/dlq?channel=orders&consumer=billing", "/ui/scheduled?channel=orders", "/ui/bulks?channel=orders", "/ui/replays",
-		"/ui/replays?channel=orders&consumer=search", "/ui/brokers", "/ui/search?q=or", "/ui/search",
+		"/ui/replays?channel=orders&consumer=search", "/ui/brokers", "/ui/brokers?show=settings",
+		"/ui/bench", "/ui/bench?report=nightly.html", "/ui/search?q=or", "/ui/search",
 		"/ui/search?q=error:503+consumer:billing", "/ui/search?q=state:dead",
 		"/ui/publish?channel=orders&again=order-17",
 		"/ui/redrives?channel=orders&consumer=billing",

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +23,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/redrive"
 	"github.com/penstock-broker/penstock/internal/feature/reports"
 	"github.com/penstock-broker/penstock/internal/feature/schedule"
-	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/consumerstate"
 	"github.com/penstock-broker/penstock/internal/model/jobs"
@@ -95,9 +93,9 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		Writable: b.node.Writable, Warning: b.warnings.text,
 		PingQueue:     func(ctx context.Context) error { return b.redis.Ping(ctx).Err() },
 		RationalDelay: b.cfg.RationalDelay, Retention: b.cfg.Retention, NowMs: b.node.NowMs, MaxStored: b.cfg.storedLimit, MaxScheduled: int64(b.cfg.ProducerMaxScheduled),
-		Metrics: metricsPage(registry), Door: b.newDoor(), SQS: b.newSQS(policies, bodies), UI: b.newUI(), Sample: b.sampler.Latest, Brokers: b.brokers, StoreKind: b.store.Describe(),
+		Metrics: metricsPage(registry), Door: b.newDoor(), SQS: b.newSQS(policies, bodies), UI: b.newUI(), Sample: b.sampler.Latest, Brokers: b.brokers, StoreKind: b.store.Describe(), Settings: b.cfg.settings(),
 		Registerer: registry,
-		Version:    apitype.Version{Version: version, Commit: commit(), Go: runtime.Version()},
+		Version:    running(),
 		Log:        b.log, Access: b.cfg.access, Traces: b.traceLinks(),
 	})
 	b.server = api.NewServer(b.api.Handler, api.ServerOptions{Concurrency: connections + int(b.streams.Most()) + spareDescriptors, Answers: b.answers, Log: b.log})

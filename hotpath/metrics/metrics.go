@@ -4,6 +4,7 @@ package metrics
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/policy"
@@ -114,6 +115,18 @@ func (m *Metrics) Answer(ack policy.Ack, journalled bool, err error) {
 	case problem.From(err).Status == 503:
 		m.answers[ack][2].Inc()
 	}
+}
+
+// Answers returns how many publishes were answered 201, 202 and 503 since this broker began.
+func (m *Metrics) Answers() (n [3]uint64) {
+	for _, of := range m.answers {
+		for i, c := range of {
+			var counted dto.Metric
+			_ = c.Write(&counted) // a counter of this process
+			n[i] += uint64(counted.GetCounter().GetValue())
+		}
+	}
+	return n
 }
 
 // Observe adds a value to a histogram. trace is the ID of the trace that it was measured in, which becomes

@@ -23,7 +23,7 @@ var consumers = kind{noun: "consumer", argument: "CHANNEL/CONSUMER", example: "o
 	verbs: []verb{pause("hold the jobs of a consumer"), resume("end a pause, or the hold after a 410"),
 		plainVerb("revive", "end the hold of a dead or gone consumer", "revived",
 			func(m *penstock.Manager, c *cobra.Command, path string) error { return m.Revive(c.Context(), path) }),
-		retry, purge(), remove("delete a consumer")},
+		retry, purge(), portalLink(), remove("delete a consumer")},
 	set: "broker ctl consumer set orders/billing type=pull maxRetries=3\n" +
 		"broker ctl consumer set orders/billing maxRetries="}
 
@@ -59,6 +59,24 @@ func purge() verb {
 					return map[string]any{"Name": name, "Purged": total}, said, err
 				}
 			}
+		}}
+}
+
+// portalLink makes a link for the owner of a consumer.
+func portalLink() verb {
+	var ttl string
+	return verb{name: "portal-link", about: "make a link that opens the pages of a consumer, for its owner",
+		flags: func(c *cobra.Command) {
+			c.Flags().StringVar(&ttl, "ttl", "4h", "how long it opens them, from `1h` to 24h")
+		},
+		run: func(c *cobra.Command, m *penstock.Manager, path, name string) (any, string, error) {
+			var link struct {
+				URL       string
+				ExpiresAt time.Time
+			}
+			err := m.Post(c.Context(), path+"/portal-link", map[string]string{"TTL": ttl}, &link)
+			return link, fmt.Sprintf("%s opens the pages of %s until %s, for whoever has it", link.URL, name,
+				link.ExpiresAt.UTC().Format(time.RFC3339)), err
 		}}
 }
 
@@ -116,7 +134,7 @@ func (s *session) listConsumers() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&state, "state", "", "only those in `STATE`: ACTIVE, PAUSED, GONE, DEAD, PROBING")
 	f.StringVar(&held, "held", "", "true: `ONLY` those whose jobs are all held back; false; or why: paused ...")
-	f.StringVar(&sort, "sort", "", "`BY` oldest, dead or queued, the largest first")
+	f.StringVar(&sort, "sort", "", "`BY` oldest, dead, queued or failing, the largest first")
 	return c
 }
 

@@ -8,7 +8,8 @@
 // export.go, plan.go and apply.go are a broker as one file. Nothing here is a part of a broker that runs: package api
 // and what it imports know nothing of it.
 //
-// doctor.go writes an archive of what a broker shows, and tail.go looks at timelines again and again. top.go and
+// doctor.go writes an archive of what a broker shows, advice.go says what is dangerous about its settings, and
+// tail.go looks at timelines again and again. top.go and
 // mcp.go read what others print, too, for a screen and for an assistant. broker listen --channel is here, too:
 // listen.go has its consumer, and forward.go the request, which must be as the one of hotpath/push: cmd/broker compares
 // the two.

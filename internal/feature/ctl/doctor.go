@@ -49,9 +49,9 @@ type examined struct {
 func (s *session) doctor() *cobra.Command {
 	var file string
 	c := leaf{use: "doctor", about: "write one archive of what a broker shows, and say what is wrong",
-		long: "The archive has findings, resources without tokens, headers and queries of URLs, metrics, the history of\n" +
-			"an hour, and of consumers in trouble their why and the causes of their dead letters. It has no payload. It\n" +
-			"quotes errors, which may quote what consumers have answered. Settings of the process are in its log.",
+		long: "The archive has findings, the settings without secrets, resources without tokens, headers and queries of\n" +
+			"URLs, metrics, the history of an hour, and of consumers in trouble their why and the causes of their dead\n" +
+			"letters. It has no payload. It quotes errors, which may quote what consumers have answered.",
 		examples: "broker ctl doctor -o doctor.tar.gz\n" +
 			"rm -f doctor.tar.gz && broker ctl doctor --json -o doctor.tar.gz",
 		run: func(c *cobra.Command, _ []string) error {
@@ -88,9 +88,13 @@ func (x *examination) gather(c *cobra.Command) error {
 		return err
 	}
 	for name, path := range map[string]string{"version.json": "/version", "readyz.json": "/readyz",
-		"metrics.txt": "/metrics", "metrics-consumers.txt": "/metrics/consumers", "history.json": "/history"} {
+		"metrics.txt": "/metrics", "metrics-consumers.txt": "/metrics/consumers", "history.json": "/history",
+		"settings.json": "/settings"} {
 		_, _, text, err := x.m.Call(c.Context(), http.MethodGet, path, nil, nil)
 		x.add(name, text, err)
+		if name == "settings.json" && err == nil {
+			x.findings = append(x.findings, advise(text)...)
+		}
 	}
 	all, err := newExporter(x.m).all(c)
 	if err == nil {

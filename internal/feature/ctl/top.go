@@ -47,7 +47,7 @@ func (s *session) top() *cobra.Command {
 	f.DurationVar(&every, "every", 2*time.Second, "how often it looks, `2s`")
 	f.DurationVar(&until, "for", 0, "end after that time, `5m`; 0: at an interrupt")
 	f.IntVar(&t.limit, "limit", 20, "`NUMBER` of consumers, from 1 to 100")
-	f.StringVar(&t.sort, "sort", "oldest", "`ORDER`, as of consumer ls: oldest, dead, queued")
+	f.StringVar(&t.sort, "sort", "oldest", "`ORDER`, as of consumer ls: oldest, dead, queued, failing")
 	f.BoolVar(&t.takes, "commands", false, "take commands from standard input, as in a terminal")
 	return c
 }

@@ -70,7 +70,7 @@ func consumersPage(ctx context.Context, v *view) (title string, content any, err
 	}
 	p.Next = pageOf(list.Pages.Next)
 	for _, s := range []sorting{{"oldest", "oldest job", ""}, {"dead", "dead letters", ""}, {"queued", "jobs that wait",
-		""}} {
+		""}, {"failing", "jobs that are tried again", ""}} {
 		own := url.Values{"sort": {s.Value}}
 		if p.Channel != "" {
 			own.Set("channel", p.Channel)

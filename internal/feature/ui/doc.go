@@ -41,4 +41,10 @@
 //
 // A search is for an ID or a name, or by terms (terms.go), which search.go turns into a list of messages or of jobs
 // of the API. It says how far it looked.
+//
+// # Reports of bench
+//
+// bench.go lists and shows files of a folder that an operator names (reports.go). They may be from anybody: each is
+// read with a bound, its sentence is text as any other, and the file itself is in a frame of no origin that runs no
+// script.
 package ui

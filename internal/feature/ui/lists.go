@@ -34,21 +34,6 @@ type Replay struct {
 	Counted bool // how far it is was asked
 }
 
-// A Broker is one that is alive.
-type Broker struct {
-	No      int
-	Name    string
-	Self    bool      // it made the page
-	Expires time.Time // when it counts as gone unless it renews its lease
-}
-
-// An About is what a broker knows of itself.
-type About struct {
-	apitype.Version
-	Started time.Time
-	Store   string // its kind
-}
-
 // channelsView is the list of all channels.
 type channelsView struct {
 	Rows  []channelRow
@@ -375,25 +360,4 @@ func replaysPage(ctx context.Context, v *view) (title string, content any, err e
 		return p.Consumer + " has no replays", p, nil
 	}
 	return "The last replay of " + p.Consumer + " is " + strings.ToLower(rows[0].State), p, nil
-}
-
-// A brokersView is the list of the brokers.
-type brokersView struct {
-	Rows  []Broker
-	About About
-	Facts []fact
-	Now   time.Time
-}
-
-func brokersPage(_ context.Context, v *view) (title string, content any, err error) {
-	p := &brokersView{Now: v.now}
-	p.Rows, p.About = v.src.Brokers()
-	a := &p.About
-	p.Facts = []fact{{Name: "Version", Text: a.Version.Version}, {Name: "Commit", Text: a.Commit},
-		{Name: "Go", Text: a.Go},
-		{Name: "Up for", Text: age(v.now.Sub(a.Started))}, {Name: "Store", Text: a.Store}}
-	if len(p.Rows) == 1 {
-		return "One broker is alive", p, nil
-	}
-	return spelled(len(p.Rows)) + " brokers are alive", p, nil
 }

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"time"
 
@@ -124,7 +125,7 @@ func tilesOf(o *Overview, span Span, now time.Time) (tiles []tile) {
 		tiles = append(tiles, tile{"Accepted", decimalOf(accepted / seconds), "/s"},
 			tile{"Delivered", decimalOf(delivered / seconds), "/s"},
 			percentiles("Acknowledged in", latest.AckP50, latest.AckP99),
-			percentiles("Delivered in", latest.DeliveryP50, latest.DeliveryP99))
+			percentiles("Delivered in", latest.DeliveryP50, latest.DeliveryP99), answers(o.Answers))
 	}
 	if o.Counted {
 		tiles = append(tiles, tile{"Jobs that wait", number(o.Waiting), "and " + number(o.InFlight) + " in flight"},
@@ -134,6 +135,23 @@ func tilesOf(o *Overview, span Span, now time.Time) (tiles []tile) {
 }
 
 func decimalOf(f float64) string { return number(f) }
+
+// answers are the shares of the answers to publishes.
+func answers(of [3]float64) tile {
+	t := tile{"Publishes answered", "–", "none lately"}
+	all := of[0] + of[1] + of[2]
+	if all <= 0 {
+		return t
+	}
+	share := func(n float64) string {
+		if n > 0 && n < all/10_000 {
+			return "under 0.01 %"
+		}
+		return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(100*n/all, 'f', 2, 64), "0"), ".") + " %"
+	}
+	t.Value, t.Small = share(of[0]), "201 · "+share(of[1])+" 202 · "+share(of[2])+" 503"
+	return t
+}
 
 func percentiles(name string, half, most float64) tile {
 	if half == 0 {

@@ -89,6 +89,7 @@ type frame struct {
 	Session  bool      // the reader has logged in
 	Bare     bool      // there is no navigation, and no script
 	Live     bool      // the page is brought up to date
+	Framing  bool      // the page has a frame
 	Portal   *portal   // the reader came by a link; nil: not so
 	Narrow   []navLink // the navigation of a login that opens few pages; nil: it opens all
 	Query    string
@@ -125,7 +126,11 @@ func (b *bounded) Write(p []byte) (int, error) {
 func (d *Dashboard) render(rc *fasthttp.RequestCtx, status int, name string, f frame) {
 	if !f.Bare {
 		f.Nonce = newNonce()
-		rc.Response.Header.Set(fasthttp.HeaderContentSecurityPolicy, scriptPolicy(f.Nonce))
+		policy := scriptPolicy(f.Nonce)
+		if f.Framing {
+			policy += framePolicy
+		}
+		rc.Response.Header.Set(fasthttp.HeaderContentSecurityPolicy, policy)
 	}
 	body, made := d.made(name, "frame.html", f)
 	if !made {

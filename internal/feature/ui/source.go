@@ -29,6 +29,8 @@ type Source interface {
 	Replays(ctx context.Context, channel, consumer, first string) (list []Replay, next string, err error)
 	ReplaysUnderWay() []Replay
 	Brokers() ([]Broker, About)
+	// Settings are those of the broker that makes the page, without secrets.
+	Settings() []apitype.Setting
 	// Search looks for an ID or a name.
 	Search(ctx context.Context, q string) Found
 	// Consumers returns the channel and ID, as Consumer and ID, of some consumers of a channel ("": of any) with an
@@ -87,6 +89,9 @@ type Overview struct {
 	// The oldest job that waits, and whose it is; the zero time: none waits.
 	Oldest                        time.Time
 	OldestChannel, OldestConsumer string
+
+	// Answers to publishes a second, of all brokers that say so: 201, 202, 503.
+	Answers [3]float64
 
 	Troubled int                      // consumers that need a person
 	Trouble  []apitype.ListedConsumer // the worst of them

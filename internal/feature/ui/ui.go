@@ -26,6 +26,7 @@ type Options struct {
 	AllowDelete bool
 	Payloads    Payloads         // what is shown of payloads
 	Frames      []string         // origins that may have the pages of a portal in a frame
+	Bench       string           // folder of reports of bench; "": there are none
 	Now         func() time.Time // the store's clock; nil: that of this machine
 	Log         *slog.Logger     // nil: slog.Default()
 
@@ -39,9 +40,10 @@ type Options struct {
 
 // A Dashboard serves the pages. It is safe for concurrent use.
 type Dashboard struct {
-	o     Options
-	pages map[string]page // by the path of their route
-	tries tries
+	o       Options
+	pages   map[string]page // by the path of their route
+	tries   tries
+	reports reports
 }
 
 // New returns a dashboard.
@@ -61,7 +63,7 @@ func New(o Options) *Dashboard {
 	if o.Limited == nil {
 		o.Limited = func(netip.Addr) bool { return false }
 	}
-	d := &Dashboard{o: o}
+	d := &Dashboard{o: o, reports: reports{folder: o.Bench}}
 	d.pages = map[string]page{
 		"/ui/":                  {"overview", "overview", overviewPage, true},
 		"/ui/consumers":         {"consumers", "consumers", consumersPage, true},
@@ -73,6 +75,7 @@ func New(o Options) *Dashboard {
 		"/ui/bulks":             {"bulks", "bulks", bulksPage, true},
 		"/ui/replays":           {"replays", "replays", replaysPage, true},
 		"/ui/brokers":           {"brokers", "brokers", brokersPage, true},
+		"/ui/bench":             {"bench", "brokers", benchPage, false},
 		"/ui/publish":           {"publish", "channels", publishPage, false},
 		"/ui/search":            {"search", "search", searchPage, false},
 		"/ui/channel/{channel}/consumer/{consumer}":           {"consumer", "consumers", consumerPage, true},
@@ -112,6 +115,7 @@ type view struct {
 	grant  *Grant  // the same
 
 	revealed bool // payloads are shown that the setting hides
+	framing  bool // the page has a frame with something of the broker
 }
 
 // view begins a page.
@@ -172,6 +176,10 @@ func (d *Dashboard) Serve(ctx context.Context, rc *fasthttp.RequestCtx, visit Vi
 			d.export(ctx, rc, visit)
 			return
 		}
+		if visit.Page == reportPath {
+			d.report(rc, visit)
+			return
+		}
 		if visit.Page == "/ui/publish" && rc.IsPost() {
 			d.publish(ctx, rc, visit)
 			return
@@ -193,6 +201,7 @@ func (d *Dashboard) show(ctx context.Context, rc *fasthttp.RequestCtx, visit Vis
 		status, title, content, p.template = said.Status, said.Detail, said.Code, "refused"
 	}
 	f := v.frame(title, p.section, content)
+	f.Framing = v.framing
 	f.Query = string(rc.URI().QueryString())
 	f.Live = p.live && !rc.QueryArgs().Has("show") // what somebody asks to be shown is shown once
 	if f.Live && streams(rc) {

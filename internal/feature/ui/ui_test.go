@@ -39,6 +39,10 @@ func fill(v reflect.Value, text string) {
 		v.SetInt(1_234_567)
 	case reflect.Float64:
 		v.SetFloat(12.5)
+	case reflect.Array:
+		for i := range v.Len() {
+			fill(v.Index(i), text)
+		}
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		if v.Type() != reflect.TypeFor[*apitype.WhyReason]() { // it contains itself
@@ -133,6 +137,12 @@ func (f full) Brokers() (list []Broker, a About) {
 	return list, a
 }
 
+func (f full) Settings() (list []apitype.Setting) {
+	fill(reflect.ValueOf(&list).Elem(), f.text)
+	list[1].Secret = false
+	return list
+}
+
 func (f full) Search(context.Context, string) (found Found) {
 	fill(reflect.ValueOf(&found).Elem(), f.text)
 	return found
@@ -188,6 +198,7 @@ func (empty) Channels(context.Context, string, string) ([]Channel, string) { ret
 func (e empty) Channel(context.Context, string, Span) (Channel, error)     { return Channel{}, e.err }
 func (empty) ReplaysUnderWay() []Replay                                    { return nil }
 func (empty) Brokers() ([]Broker, About)                                   { return nil, About{} }
+func (empty) Settings() []apitype.Setting                                  { return nil }
 func (empty) Search(context.Context, string) Found                         { return Found{} }
 func (empty) Consumers(string, string) []MessageJob                        { return nil }
 func (e empty) Jobs(context.Context, string, string, string, string, int) (Jobs, error) {
@@ -283,7 +294,7 @@ func TestAPageSaysWhyThereIsNone(t *testing.T) {
 	d := newDashboard()
 	for path := range d.pages {
 		switch path {
-		case "/ui/", "/ui/channels", "/ui/brokers", "/ui/replays", "/ui/redrives", "/ui/search",
+		case "/ui/", "/ui/channels", "/ui/brokers", "/ui/bench", "/ui/replays", "/ui/redrives", "/ui/search",
 			"/ui/publish":
 			continue // they show what the broker knows
 		}
@@ -364,6 +375,15 @@ func TestNumbersAndAgesAreWrittenForPeople(t *testing.T) {
 	require.Equal(t, "é…", cut("éé", 3))
 	require.Equal(t, "éé", cut("éé", 4))
 	require.Equal(t, "12345678901234…ABCDEFGHIJ", short("12345678901234567890123456789ABCDEFGHIJ"))
+}
+
+func TestTheAnswersToPublishesAreShares(t *testing.T) {
+	for want, of := range map[string][3]float64{"– none lately": {}, "100 % 201 · 0 % 202 · 0 % 503": {3, 0, 0},
+		"99.5 % 201 · 0.25 % 202 · 0.25 % 503": {398, 1, 1}, "0 % 201 · 0 % 202 · 100 % 503": {0, 0, 0.2},
+		"100 % 201 · 0 % 202 · under 0.01 % 503": {1e6, 0, 1}} {
+		got := answers(of)
+		require.Equal(t, want, got.Value+" "+got.Small)
+	}
 }
 
 func TestALineIsInsideItsChart(t *testing.T) {

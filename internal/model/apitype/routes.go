@@ -58,6 +58,7 @@ var routes = []Route{
 	{"GET", "/channel/{channel}/consumers", none, ok(List{})},
 	{"GET", "/consumers", none, ok(ConsumerList{})},
 	{"GET", "/audit", none, ok(AuditList{})},
+	{"GET", "/settings", none, ok(Settings{})},
 	{"GET", "/history", none, ok(HistoryRange{})},
 	{"GET", "/channel/{channel}/consumer/{consumer}/jobs", none, ok(JobList{})},
 	{"POST", "/channel/{channel}/pause", none, ok(Channel{})},
@@ -165,6 +166,8 @@ var routes = []Route{
 	{"GET", "/ui/bulks", none, livePage},
 	{"GET", "/ui/replays", none, livePage},
 	{"GET", "/ui/brokers", none, livePage},
+	{"GET", "/ui/bench", none, page},
+	{"GET", "/ui/bench/report", none, page},
 	{"GET", "/ui/publish", none, page},
 	{"POST", "/ui/publish", form(PublishForm{}),
 		[]Answer{{303, none}, {200, Body{MediaHTML, nil}}}}, // 200: it is in the journal

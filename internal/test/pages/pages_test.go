@@ -60,7 +60,7 @@ var apiPages = []string{"docs/api.md", "docs/resources.md", "docs/groups.md", "d
 	"docs/scheduling.md", "docs/bulk.md",
 	"docs/consuming.md", "docs/messages.md", "docs/deadletters.md", "docs/responses.md", "docs/notices.md",
 	"docs/operating.md", "docs/why.md", "docs/workers.md", "docs/sqs.md", "docs/tokens.md", "docs/metrics.md",
-	"docs/dashboard.md", "docs/portal.md", "docs/audit.md", "docs/openapi.md"}
+	"docs/dashboard.md", "docs/portal.md", "docs/audit.md", "docs/brokers.md", "docs/openapi.md"}
 
 // apiTable returns what stands between the comments of a table that exactly one of apiPages has.
 func apiTable(t *testing.T, name string) string {

@@ -80,6 +80,7 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 		{"places are taken in all publish rates or in none", placesInAllRates},
 		{"a lease names the worker that has it", leaseNamesItsWorker},
 		{"brokers share what they know of workers", presenceIsShared},
+		{"brokers share what they say of themselves", notesOfBrokersAreShared},
 
 		{"one job is claimed by name", claimedByName},
 		{"an unknown job is leased only on demand", unknownJobOnDemand},

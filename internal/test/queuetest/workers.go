@@ -93,3 +93,26 @@ func presenceIsShared(t *testing.T, s Server) {
 	require.NoError(t, err)
 	require.Len(t, got, 1)
 }
+
+func notesOfBrokersAreShared(t *testing.T, s Server) {
+	ctx := context.Background()
+	a, b := s.Queue(100), s.Queue(100)
+	none, err := b.BrokerNotes(ctx)
+	require.NoError(t, err)
+	require.Empty(t, none)
+	for broker, note := range map[string]string{"a": "old", "b": "two"} {
+		require.NoError(t, a.KeepBrokerNote(ctx, broker, note))
+	}
+	require.NoError(t, a.KeepBrokerNote(ctx, "a", "one"))
+	got, err := b.BrokerNotes(ctx)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"a": "one", "b": "two"}, got)
+	require.NoError(t, b.DropBrokerNotes(ctx, []string{"a", "nobody"}))
+	got, err = a.BrokerNotes(ctx)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"b": "two"}, got)
+	s.Flush()
+	got, err = a.BrokerNotes(ctx)
+	require.NoError(t, err)
+	require.Empty(t, got)
+}
