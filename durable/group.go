@@ -126,7 +126,7 @@ WHERE no = ?`
 )
 
 func (g *Group) common() common {
-	return common{&g.No, &g.ID, &g.Name, new(string), &g.ChangedAt, &g.Version}
+	return common{&g.No, &g.ID, &g.Name, new(string), &g.ChangedAt, &g.Version, new(Former)}
 }
 
 // PutGroup creates or updates a group. created is true for exactly one of several racing creators. A
