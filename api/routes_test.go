@@ -99,8 +99,8 @@ func TestHEADIsWhereverGETIs(t *testing.T) {
 
 // example fills the parameters of a path.
 func example(path string) string {
-	return strings.NewReplacer("{producer}", "p", "{channel}", "c", "{group}", "g", "{consumer}", "k", "{message}", "m", "{scheduled}",
-		"s", "{bulk}", "06gvk862do0000000010", "{replay}", "7", "{redrive}",
+	return strings.NewReplacer("{producer}", "p", "{channel}", "c", "{group}", "g", "{consumer}", "k", "{message}", "m",
+		"{scheduled}", "s", "{bulk}", "06gvk862do0000000010", "{replay}", "7", "{redrive}",
 		"7", "{receipt}", "r", "{key}", "K", "{job}", "j", "{link}", "l",
 		"{action}", "pause").Replace(path)
 }

@@ -361,6 +361,7 @@ func (w *world) channel() {
 	w.t.Helper()
 	w.put("/producer/p", "name=The+Producer&token="+secret+"-p").is(201)
 	w.put("/channel/c", "name=The+Channel&token="+secret+"-c").is(201)
+	w.put("/group/g", "").is(201)
 }
 
 func (w *world) consumer(id, kind string) *durable.Consumer {

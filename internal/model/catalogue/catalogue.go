@@ -218,9 +218,7 @@ func (c *Catalogue) take(changes durable.Changes, refresh uint64, all bool) (new
 	for _, p := range changes.Producers {
 		c.takeProducer(&p)
 	}
-	for _, g := range changes.Groups {
-		c.takeGroup(&g)
-	}
+	c.takeGroups(changes.Groups)
 	touched := map[uint32]*Channel{}
 	for _, ch := range changes.Channels {
 		next := &Channel{Channel: ch, Intake: policy.IntakeOf(ch.Intake)}

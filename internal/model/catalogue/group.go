@@ -15,19 +15,21 @@ type Group struct {
 	Limits policy.GroupLimits // what the record of the group says
 }
 
-// takeGroup puts a group into the copy, with mu held.
-func (c *Catalogue) takeGroup(g *durable.Group) {
-	c.byGroup[g.No] = g.Version
-	present := c.groups[g.ID]
-	switch {
-	case !g.Deleted:
-		if present == nil {
+// takeGroups puts groups into the copy, with mu held.
+func (c *Catalogue) takeGroups(groups []durable.Group) {
+	for _, g := range groups {
+		c.byGroup[g.No] = g.Version
+		present := c.groups[g.ID]
+		switch {
+		case !g.Deleted:
+			if present == nil {
+				c.order.groups = nil
+			}
+			c.groups[g.ID] = &Group{Group: g, Limits: policy.GroupOf(g.Settings)}
+		case present != nil && present.No == g.No:
 			c.order.groups = nil
+			delete(c.groups, g.ID)
 		}
-		c.groups[g.ID] = &Group{Group: *g, Limits: policy.GroupOf(g.Settings)}
-	case present != nil && present.No == g.No:
-		c.order.groups = nil
-		delete(c.groups, g.ID)
 	}
 }
 
