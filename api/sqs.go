@@ -39,7 +39,7 @@ type queues struct{ *API }
 
 // deed returns a context in which an SQS client changes a resource: only open management may.
 func (q queues) deed(ctx context.Context, rc *fasthttp.RequestCtx, action, resource string) context.Context {
-	d := auditlog.NewDeed("open management, by SQS", addressOf(rc), action, resource)
+	d := auditlog.NewDeed("open management, by SQS", q.addressOf(rc), action, resource)
 	d.Portray = q.o.Portray
 	return auditlog.With(ctx, d)
 }
