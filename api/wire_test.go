@@ -55,7 +55,7 @@ func exchanges(w *world) (all []wired) {
 	w.put("/channel/d", "").is(201)
 	const group = "/group/{group}"
 	do(201, "PUT", group, "/group/g", "maxChannels=2&publishRate=10/10s", formHeader)
-	do(200, "PUT", channel, "/channel/d", "group=g", formHeader)
+	do(200, "PUT", channel, "/channel/d", "group=g&token="+secret+"-d", formHeader)
 	do(200, "POST", group+"/pause", "/group/g/pause", "")
 	do(200, "POST", group+"/resume", "/group/g/resume", "")
 	get(group, "/group/g")
