@@ -185,8 +185,8 @@ func (s *planner) due(t times, r *schedule.Recurrence, names timeNames, now time
 	switch {
 	case t.ScheduledFor != "":
 		if due, err = apitype.ParseTime(t.ScheduledFor); err != nil {
-			return due, false, problem.New(400, "invalid_schedule", names.at+" must be an RFC 3339 time with an offset, such as "+
-				"2026-12-01T09:00:00+01:00; nothing was stored.")
+			return due, false, problem.New(400, "invalid_schedule", names.at+" must be an RFC 3339 time with an offset, "+
+				"such as 2026-12-01T09:00:00+01:00; nothing was stored.")
 		}
 	case t.DelayMs > 0:
 		due = now.Add(time.Duration(t.DelayMs) * time.Millisecond)

@@ -264,8 +264,7 @@ func (c *Catalogue) take(changes durable.Changes, refresh uint64, all bool) (new
 	c.note(changes)
 	c.takeTokens(changes)
 	c.revise(changes, all)
-	c.version, c.lower = changes.Version, 0
-	c.finished = refresh
+	c.version, c.lower, c.finished = changes.Version, 0, refresh
 	return news, c.watchers
 }
 
