@@ -1083,8 +1083,12 @@ SELECT
 SELECT
     COUNT(*),
     COALESCE(SUM(version % 1000000007), 0)
-FROM channel_groups;
 FROM api_tokens;
+
+SELECT
+    COUNT(*),
+    COALESCE(SUM(version % 1000000007), 0)
+FROM channel_groups;
 
 SELECT
     COUNT(*),
@@ -3491,7 +3495,7 @@ SELECT
     intake,
     deleted_no <> 0,
     shape,
-    group_id
+    group_id,
     former_token,
     former_until_ms
 FROM channels
@@ -3511,7 +3515,7 @@ SELECT
     intake,
     deleted_no <> 0,
     shape,
-    group_id
+    group_id,
     former_token,
     former_until_ms
 FROM channels
@@ -4213,12 +4217,16 @@ FROM (
 ) x;
 
 SELECT COUNT(*)
+FROM api_tokens;
+
+SELECT COUNT(*)
 FROM audit
 WHERE deed = ?;
+
+SELECT COUNT(*)
 FROM channels
 WHERE group_id = ?
   AND deleted_no = 0;
-FROM api_tokens;
 
 SELECT COUNT(*)
 FROM channels c
@@ -4715,16 +4723,17 @@ WHERE sink = ?
   AND event = ?
   AND tries = ?;
 
+UPDATE api_tokens
+SET used_ms = ?
+WHERE id = ?
+  AND used_ms < ?;
+
 UPDATE audit_head
 SET
     no = ?,
     at_ms = ?,
     hash = ?
 WHERE one = 1;
-UPDATE api_tokens
-SET used_ms = ?
-WHERE id = ?
-  AND used_ms < ?;
 
 UPDATE books
 SET

@@ -1110,8 +1110,12 @@ SELECT
 SELECT
     COUNT(*),
     COALESCE(SUM(version % 1000000007), 0)
-FROM channel_groups;
 FROM api_tokens;
+
+SELECT
+    COUNT(*),
+    COALESCE(SUM(version % 1000000007), 0)
+FROM channel_groups;
 
 SELECT
     COUNT(*),
@@ -3397,7 +3401,7 @@ SELECT
     intake,
     deleted_no <> 0,
     shape,
-    group_id
+    group_id,
     former_token,
     former_until_ms
 FROM channels
@@ -3417,7 +3421,7 @@ SELECT
     intake,
     deleted_no <> 0,
     shape,
-    group_id
+    group_id,
     former_token,
     former_until_ms
 FROM channels
@@ -4125,12 +4129,16 @@ FROM (
 ) x;
 
 SELECT COUNT(*)
+FROM api_tokens;
+
+SELECT COUNT(*)
 FROM audit
 WHERE deed = ?;
+
+SELECT COUNT(*)
 FROM channels
 WHERE group_id = ?
   AND deleted_no = 0;
-FROM api_tokens;
 
 SELECT COUNT(*)
 FROM channels c
@@ -4545,16 +4553,17 @@ WHERE sink = ?
   AND event = ?
   AND tries = ?;
 
+UPDATE api_tokens
+SET used_ms = ?
+WHERE id = ?
+  AND used_ms < ?;
+
 UPDATE audit_head
 SET
     no = ?,
     at_ms = ?,
     hash = ?
 WHERE one = 1;
-UPDATE api_tokens
-SET used_ms = ?
-WHERE id = ?
-  AND used_ms < ?;
 
 UPDATE books
 SET
