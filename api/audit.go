@@ -136,6 +136,9 @@ func (route *Route) resource(rc *fasthttp.RequestCtx) string {
 		path.Reset()
 		path.WriteString(whole.String())
 	}
+	if path.Len() == 0 {
+		return route.Path
+	}
 	return path.String()
 }
 

@@ -229,10 +229,30 @@ func TestEachChangeIsInTheAuditLog(t *testing.T) {
 	change("DELETE "+channel+"/sqs-key", admin, "/channel/c", func() {
 		w.do("DELETE", "/channel/c/sqs-key", "", adminHeader).is(204)
 	})
+	change("PUT /group/{group}", admin, "/group/audited", func() {
+		w.put("/group/audited", "maxChannels=2&publishRate=10/10s", adminHeader).is(201)
+	})
+	change("POST /group/{group}/pause", admin, "/group/audited", post("/group/audited/pause", ""))
+	e = change("POST /group/{group}/resume", admin, "/group/audited", post("/group/audited/resume", ""))
+	require.Contains(t, string(e.Before), `"Paused":true`)
+	change("DELETE /group/{group}", admin, "/group/audited", func() {
+		w.do("DELETE", "/group/audited", "", adminHeader).is(204)
+	})
+	e = change("POST /tokens", admin, "/tokens", post("/tokens", `{"Name":"ci","Scopes":["channel:c"]}`))
+	require.JSONEq(t, `{"Name":"ci","Scopes":["channel:c"]}`, string(e.After))
+	token := w.get("/tokens", adminHeader).json()["Result"].([]any)[0].(map[string]any)["ID"].(string)
+	change("DELETE /tokens/{token}", admin, "/tokens/"+token, func() {
+		w.do("DELETE", "/tokens/"+token, "", adminHeader).is(204)
+	})
 	w.replyLetter()
 	change("POST /producer/{producer}/dlq", "producer p", "/producer/p", func() {
 		w.do("POST", "/producer/p/dlq", "requeue="+secret+"-p", formHeader).is(202)
 	})
+	for route, path := range map[string]string{"/producer/{producer}": "/producer/p", channel: "/channel/c"} {
+		e = change("POST "+route+"/rotate-token", admin, path, post(path+"/rotate-token", ""))
+		require.NotEqual(t, string(e.Before), string(e.After), "the fingerprint of the token is another one")
+	}
+	change("POST "+consumer+"/rotate-token", admin, k, post(k+"/rotate-token", ""))
 	change("DELETE "+consumer, admin, k, func() { w.do("DELETE", k, "", adminHeader).is(204) })
 	change("DELETE "+channel, admin, "/channel/c", func() { w.do("DELETE", "/channel/c", "", adminHeader).is(204) })
 	change("DELETE /producer/{producer}", admin, "/producer/p", func() {
@@ -297,13 +317,15 @@ func TestPagesOfTheAuditLog(t *testing.T) {
 		}
 		return out
 	}
-	up := []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9}
+	up := []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
 	require.Equal(t, up, numbers("?size=4"))
 	down := slices.Clone(up)
 	slices.Reverse(down)
 	require.Equal(t, down, numbers("?size=4&order=desc"))
 	require.Equal(t, []uint64{1}, numbers("?resource=/producer/p"))
-	require.Equal(t, up[1:], numbers("?size=3&resource=channel/c&from=2026-01-01T00:00:00Z"))
+	require.Equal(t, []uint64{3}, numbers("?resource=/group/g"))
+	require.Equal(t, slices.Delete(slices.Clone(up[1:]), 1, 2),
+		numbers("?size=3&resource=channel/c&from=2026-01-01T00:00:00Z"))
 	require.Empty(t, numbers("?resource=chan"))
 	require.Empty(t, numbers("?to=2026-01-01T00:00:00Z"))
 	require.Empty(t, numbers("?from="+url.QueryEscape(time.Now().Add(time.Hour).UTC().Format(time.RFC3339))))
@@ -336,5 +358,5 @@ func TestWithoutAnEntryNothingIsDone(t *testing.T) {
 		"/channel/c/consumer/k/portal-link", "/channel/c/message/m/re-trigger"} {
 		w.do("POST", path, "", adminHeader).problem(500, "internal")
 	}
-	require.Len(t, w.audit(""), 3)
+	require.Len(t, w.audit(""), 4)
 }
