@@ -37,6 +37,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/test/strictjson"
 	"github.com/penstock-broker/penstock/internal/test/tables"
+	"github.com/penstock-broker/penstock/internal/test/traffic"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -211,13 +212,23 @@ func (w *world) serve() {
 	go func() { done <- s.Serve(Listen(ln, nil)) }()
 	w.client = &fasthttp.HostClient{
 		Addr: "broker", DisablePathNormalizing: true, MaxIdemponentCallAttempts: 1, MaxConns: 1000,
-		Dial: func(string) (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) },
+		Dial:      func(string) (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) },
+		Transport: traffic.Fasthttp(w.madeUp),
 	}
 	w.t.Cleanup(func() {
 		w.client.CloseIdleConnections()
 		require.NoError(w.t, s.Shutdown())
 		require.NoError(w.t, <-done)
 	})
+}
+
+// madeUp reports whether the test answers a request, and not the broker.
+func (w *world) madeUp(method, path string) bool {
+	if _, fake := w.api.o.Data.(*dataPlane); !fake {
+		return false
+	}
+	r := routeTaking(method, path)
+	return r != nil && (r.data != nil || r.Access == AccessSQS || r.Path == "/channel/{channel}/bulk")
 }
 
 // dataPlane records which handler ran, with the path parameters it was given.

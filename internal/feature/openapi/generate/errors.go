@@ -50,9 +50,17 @@ func (b *builder) failing(r api.Route) (out []int) {
 			out = append(out, c.Status)
 		}
 	}
+	for _, p := range pageFailures {
+		if fits(p.routes, r.Method+" "+r.Path) {
+			out = append(out, p.status)
+		}
+	}
 	slices.Sort(out)
 	return slices.Compact(out)
 }
+
+// pageOf begins the name of an answer to a browser, in the components of the document.
+const pageOf = "page-"
 
 // responses are the problems by status.
 func (b *builder) responses() (out object) {
@@ -61,7 +69,8 @@ func (b *builder) responses() (out object) {
 		statuses = append(statuses, c.Status)
 	}
 	slices.Sort(statuses)
-	for _, status := range slices.Compact(statuses) {
+	statuses = slices.Compact(statuses)
+	for _, status := range statuses {
 		var names, texts []string
 		for _, c := range b.codes {
 			if c.Status == status {
@@ -76,7 +85,22 @@ func (b *builder) responses() (out object) {
 		out.add(strconv.Itoa(status), object{{"description", strings.Join(texts, "\n")}, {"headers", headers},
 			{"content", object{{"application/problem+json", object{{"schema", schema}}}}}})
 	}
+	for _, status := range statuses {
+		headers := object{{"X-Request-ID", reference("headers", "X-Request-ID")}}
+		out.add(pageOf+strconv.Itoa(status), object{{"description", "a page that says what is wrong, or a problem"},
+			{"headers", append(headers, pageHeaders(status)...)}, {"content", object{{"text/html", object{{"schema", object{}}}},
+				{"application/problem+json", object{{"schema", reference("schemas", "Problem")}}}}}})
+	}
 	return out
+}
+
+// pageHeaders are the headers of the errors of pages.
+func pageHeaders(status int) object {
+	switch status {
+	case 401, 405, 429, 503:
+		return failureHeaders(status)[:1]
+	}
+	return nil
 }
 
 // failureHeaders are the headers of errors.
