@@ -71,11 +71,7 @@ func (d *document) seenRequest(e traffic.Exchange, op *operation, all items) {
 	if len(e.Body) == 0 || op.Body == nil {
 		return
 	}
-	sent := mediaOf(e.Headers)
-	if sent == "" && len(op.Body.Content) == 1 { // a route that takes one type needs no name of it
-		for sent = range op.Body.Content {
-		}
-	}
+	sent := sentMedia(op, e)
 	m, name := chosen(op.Body.Content, sent)
 	all.add(e.Route, "takes", name)
 	if !e.Cut {
@@ -114,11 +110,29 @@ func knownHeader(r response, name string) string {
 	return ""
 }
 
-// loose reports whether the validator cannot judge a request: lines, or a form, whose values are texts, or JSON in
-// its place.
+// sentMedia returns the media type of a request. A route that takes one type needs no name of it, and takes the one
+// that curl gives all bodies.
+func sentMedia(op *operation, e traffic.Exchange) string {
+	sent := mediaOf(e.Headers)
+	if content := op.Body.content(); len(content) == 1 && (sent == "" || sent == "application/x-www-form-urlencoded") {
+		for sent = range content {
+		}
+	}
+	return sent
+}
+
+// loose reports whether the validator cannot judge a request: lines, a coded body, a form, whose values are texts, or
+// JSON in its place.
 func (d *document) loose(e traffic.Exchange) bool {
 	_, form := d.at(e.Route).Body.content()["application/x-www-form-urlencoded"]
-	return form || mediaOf(e.Headers) == lines
+	return form || mediaOf(e.Headers) == lines || e.Headers.Get("Content-Encoding") != ""
+}
+
+// partly reports whether the answer refuses a part of the request, a line or a job.
+func partly(e traffic.Exchange) bool {
+	codes := items{}
+	walker{&document{}, codes, false}.body(mediaOf(e.Answer), e.Text, media{Schema: &schema{}}, "")
+	return len(codes) > 0
 }
 
 const lines = "application/x-ndjson"

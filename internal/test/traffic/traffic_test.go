@@ -16,8 +16,7 @@ import (
 func recorder(t *testing.T) (*Recorder, func() []Exchange) {
 	t.Helper()
 	folder := t.TempDir()
-	r, err := Open(folder)
-	require.NoError(t, err)
+	r := New(folder)
 	return r, func() []Exchange {
 		require.NoError(t, r.Close())
 		all, err := Read(folder, "")

@@ -143,7 +143,7 @@ const stored = "POST */broadcast, POST */request"
 // answerHeaders are the headers of successful answers with some statuses, beside X-Request-ID.
 var answerHeaders = []answerWord{
 	{"200 201 304", word{"ETag", "GET *" + untagged + ", PUT *, " + moved, "entity tag of the resource", aText}},
-	{"200 201 304", word{"Last-Modified", "GET *" + undated + ", GET */bad-rows, PUT *, " + moved, "time of the last change", aText}},
+	{"200 201 304", word{"Last-Modified", "GET *" + undated + ", GET */bad-rows, GET */queued-jobs, PUT *, " + moved, "time of the last change", aText}},
 	{"200 201 202", word{"Location", "POST */broadcast", "where the message is, or its receipt", aText}},
 	{"200 202", word{"Location", "POST */request", "where the responses are", aText}},
 	{"303", word{"Location", "GET /receipt/*", "where the message is", aText}},
@@ -163,6 +163,7 @@ var answerHeaders = []answerWord{
 	{"*", word{"X-Broker-Why", "POST */claim, GET */queued-jobs", "as Why of the body", aText}},
 	{"200 202", word{"Retry-After", "POST */claim, GET */queued-jobs, GET */responses, POST */request, GET /receipt/*", "seconds to wait", aText}},
 	{"*", word{"Vary", "GET /, GET /openapi.json, GET /docs*, GET /ui/style.css, GET /ui/icon.svg, GET /ui/script.js", "the headers of the request that the answer depends on", aText}},
+	{"200", word{"X-Amzn-RequestId", "POST /, POST /sqs/*", "that of X-Request-ID, as clients of SQS look for it", aText}},
 	{"200", word{"Content-Disposition", "GET /ui/dlq/export", "the name of the file", aText}},
 }
 
@@ -178,7 +179,7 @@ const moved = "POST */pause, POST */resume, POST */revive, POST */cancel"
 // pages are the routes of the dashboard that need a session: without one they lead to the login.
 const pages = "GET /ui/*, -GET /ui/login, -GET /ui/portal, -GET /ui/style.css, -GET /ui/icon.svg, -GET /ui/script.js"
 
-// pageFailures are the statuses of pages that say what is wrong, where no code has them.
+// pageFailures are the statuses of pages, and of SQS, that say what is wrong where no code has them.
 var pageFailures = []struct {
 	routes string
 	status int
@@ -186,6 +187,7 @@ var pageFailures = []struct {
 	{"GET /ui/*/action/{action}, POST /ui/*/action/{action}, GET /ui/publish, POST /ui/publish", 405}, // of a dashboard for reading
 	{"POST /ui/*/action/{action}", 409}, // the number has changed
 	{"POST /ui/login", 429},
+	{"POST /, POST /sqs/*", 405},
 }
 
 // bodies are the media types of requests that a route takes beside the one of package apitype.
@@ -193,6 +195,7 @@ var bodies = []struct {
 	routes, media string
 	schema        object
 }{
+	{"POST */batch", "application/cloudevents-batch+json", object{}},
 	{"POST */bulk", "text/csv", object{}},
 	{"POST */bulk", "application/x-ndjson", object{}},
 	{"POST */bulk", "multipart/form-data", object{{"type", "object"}, {"properties", object{

@@ -345,12 +345,11 @@ func (b *builder) responsesOf(r api.Route, types apitype.Route) (out object) {
 		out.add("303", object{{"description", "to the login: the request has no session"}, {"headers",
 			b.headersOf(route, 303)}})
 	}
-	if r.Access == api.AccessSQS {
-		out.add("default", object{{"description", "an error as SQS has it"}, {"content", object{
-			{"application/x-amz-json-1.0", object{{"schema", object{}}}}, {"text/xml", object{{"schema", object{}}}}}}})
-	}
 	kind := ""
-	if r.Access == api.AccessUI || r.Access == api.AccessLink {
+	switch r.Access {
+	case api.AccessSQS:
+		kind = sqsOf
+	case api.AccessUI, api.AccessLink:
 		kind = pageOf
 	}
 	for _, status := range b.failing(r) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/penstock-broker/penstock/api"
+	"github.com/penstock-broker/penstock/internal/model/apitype"
 )
 
 // ofEvery returns the codes that every route may answer: those that no line of routesOfCodes names.
@@ -59,8 +60,11 @@ func (b *builder) failing(r api.Route) (out []int) {
 	return slices.Compact(out)
 }
 
-// pageOf begins the name of an answer to a browser, in the components of the document.
-const pageOf = "page-"
+// pageOf and sqsOf begin the names of answers to browsers and to clients of SQS, in the components of the document.
+const (
+	pageOf = "page-"
+	sqsOf  = "sqs-"
+)
 
 // responses are the problems by status.
 func (b *builder) responses() (out object) {
@@ -85,11 +89,16 @@ func (b *builder) responses() (out object) {
 		out.add(strconv.Itoa(status), object{{"description", strings.Join(texts, "\n")}, {"headers", headers},
 			{"content", object{{"application/problem+json", object{{"schema", schema}}}}}})
 	}
+	any, wrong := object{{"schema", object{}}}, object{{"schema", reference("schemas", "Problem")}}
 	for _, status := range statuses {
-		headers := object{{"X-Request-ID", reference("headers", "X-Request-ID")}}
+		headers := append(object{{"X-Request-ID", reference("headers", "X-Request-ID")}}, pageHeaders(status)...)
 		out.add(pageOf+strconv.Itoa(status), object{{"description", "a page that says what is wrong, or a problem"},
-			{"headers", append(headers, pageHeaders(status)...)}, {"content", object{{"text/html", object{{"schema", object{}}}},
-				{"application/problem+json", object{{"schema", reference("schemas", "Problem")}}}}}})
+			{"headers", headers}, {"content", object{{"text/html", any}, {apitype.MediaProblem, wrong}}}})
+		headers = append(slices.Clone(headers), member{"X-Amzn-RequestId", object{{"schema", aText}}},
+			member{"X-Amzn-Query-Error", object{{"schema", aText}}})
+		out.add(sqsOf+strconv.Itoa(status), object{{"description", "an error as SQS has it, or a problem"},
+			{"headers", headers}, {"content", object{{"application/x-amz-json-1.0", any}, {"text/xml", any},
+				{apitype.MediaProblem, wrong}}}})
 	}
 	return out
 }
