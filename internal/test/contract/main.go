@@ -49,7 +49,7 @@ func run(args []string, out io.Writer) (bool, error) {
 		if c, _, err = read(d, flags.Arg(0), whole); err != nil {
 			return false, err
 		}
-		wrong = append(wrong, c.backward(excused(unseenText))...)
+		wrong = append(wrong, c.backward(unseenText)...)
 	}
 	for _, line := range wrong {
 		fmt.Fprintln(out, line)
@@ -114,4 +114,4 @@ func (c *comparison) forward() (out []string) {
 }
 
 // backward returns what the document has and the traffic has not.
-func (c *comparison) backward(excuses items) []string { return unexplained(c.said, c.seen, excuses) }
+func (c *comparison) backward(text string) []string { return unexplained(c.said, c.seen, text) }
