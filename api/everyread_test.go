@@ -75,7 +75,7 @@ func TestEachListTakesItsSizeAndHasLinks(t *testing.T) {
 		bare, _, _ := strings.Cut(path, "?")
 		w.get(bare + "?limit=1").is(200)
 		page := w.get(bare + "?size=1").is(200)
-		if w.get(bare + "?limit=-1").is(400); r.Access != AccessUI {
+		if r.Access != AccessUI { // a page shows what it can
 			w.get(bare+"?limit=-1").problem(400, "invalid_size")
 		}
 		for range 3 {
