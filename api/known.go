@@ -33,6 +33,9 @@ var commonHeaders = []string{
 	"X-Broker-Response-Truncated", "X-Broker-Made-By", push.TestHeader,
 }
 
+// CommonHeaders returns the headers that every route knows, for documentation and its tests.
+func CommonHeaders() []string { return slices.Clone(commonHeaders) }
+
 // The headers of routes that are no token, those with properties of messages from their table. Those that
 // do not begin with X-Broker- are here because a refusal names the nearest one.
 var (

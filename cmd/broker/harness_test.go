@@ -27,6 +27,7 @@ import (
 
 	"github.com/penstock-broker/penstock/internal/test/servers"
 	"github.com/penstock-broker/penstock/internal/test/tables"
+	"github.com/penstock-broker/penstock/internal/test/traffic"
 )
 
 // patience is how long a test waits for an event before it calls it missing.
@@ -319,8 +320,8 @@ func readText(r io.Reader, length int64) (string, error) {
 }
 
 // client keeps enough connections for the loads of these tests.
-var client = &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 128,
-	MaxConnsPerHost: 256},
+var client = &http.Client{Timeout: time.Minute, Transport: traffic.HTTP(&http.Transport{MaxIdleConnsPerHost: 128,
+	MaxConnsPerHost: 256}),
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
 // do sends a request as a patient client (ask) and requires an answer.

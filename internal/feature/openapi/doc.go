@@ -25,5 +25,6 @@
 //
 //	x-access   the kind of tokens that a route asks for, as in docs/api.md
 //	x-codes    of the document: all codes; of an operation: those of its area. The others are of every route
+//	x-common-headers   of the document: headers of requests that every route takes, most of them without effect
 //	x-lines    the schema of one line of a body in NDJSON
 package openapi

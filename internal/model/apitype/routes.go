@@ -73,7 +73,8 @@ var routes = []Route{
 	{"GET", "/channel/{channel}/consumer/{consumer}/revive/{link}", none, []Answer{{200, Body{MediaHTML, nil}}}},
 	{"POST", "/channel/{channel}/consumer/{consumer}/revive/{link}", none, []Answer{{200, Body{MediaHTML, nil}}}},
 
-	{"POST", "/channel/{channel}/broadcast", Body{MediaAny, nil}, []Answer{{201, none}, {202, none}}},
+	{"POST", "/channel/{channel}/broadcast", Body{MediaAny, nil}, []Answer{{201, none}, {202, none},
+		{200, Body{MediaLines, BatchResult{}}}}}, // 200: of several CloudEvents, or a repeat, which has no body
 	{"GET", "/receipt/{receipt}", none, []Answer{{202, none}, {303, none}}},
 	{"POST", "/channel/{channel}/batch", Body{MediaLines, BatchLine{}}, []Answer{{200, Body{MediaLines, BatchResult{}}}}},
 	{"GET", "/channel/{channel}/messages", none, ok(MessageList{})},

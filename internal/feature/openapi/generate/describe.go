@@ -131,10 +131,18 @@ var headerWords = []word{
 
 const conditional = "PUT *, DELETE /producer/{producer}, DELETE /channel/{channel}, DELETE /group/{group}, DELETE */consumer/{consumer}"
 
+// What has no entity tag, and what has no date of its last change. Each list follows a pattern.
+const (
+	untagged = ", -GET */queued-jobs, -GET */bad-rows, -GET */messages-status, -GET */reconcile, -GET */revive/{link}" +
+		", -GET /receipt/*, -GET /livez, -GET /readyz, -GET /metrics*, -GET /version, -GET /_status, -GET /ui/*" +
+		", GET /ui/style.css, GET /ui/icon.svg, GET /ui/script.js"
+	undated = untagged + ", -GET /, -GET /docs*, -GET /openapi.json, -GET /ui/*"
+)
+
 // plainHeaders are the headers of requests that the table of routes does not name: those of HTTP itself.
 var plainHeaders = []word{
-	{"If-None-Match", "GET *, -GET */queued-jobs, -GET /receipt/*, " + conditional, "entity tags: of a GET 304 if one of them is current; of a PUT * creates and never changes", aText},
-	{"If-Modified-Since", "GET *, -GET */queued-jobs, -GET /receipt/*, -GET /ui/*", "304 where a date proves that nothing changed", aText},
+	{"If-None-Match", "GET *" + untagged + ", " + conditional, "entity tags: of a GET 304 if one of them is current; of a PUT * creates and never changes", aText},
+	{"If-Modified-Since", "GET *" + undated, "304 where a date proves that nothing changed", aText},
 	{"If-Match", conditional, "entity tags: 412 unless one of them is current", aText},
 	{"If-Unmodified-Since", conditional, "412 if the resource was changed later", aText},
 	{"Content-Encoding", writes + ", POST */response", "codings of the body", aText},
@@ -142,29 +150,54 @@ var plainHeaders = []word{
 
 const stored = "POST */broadcast, POST */request"
 
-// answerHeaders are the headers of successful answers, beside X-Request-ID.
-var answerHeaders = []word{
-	{"ETag", "GET *, PUT *, POST */pause, POST */resume, POST */revive, POST */cancel", "entity tag of the resource, where it has one", aText},
-	{"Last-Modified", "GET *, PUT *, POST */pause, POST */resume, POST */revive, POST */cancel", "time of the last change", aText},
-	{"Location", "POST */broadcast", "where the message is, or its receipt", aText},
-	{"Location", "POST */request", "where the responses are", aText},
-	{"Location", "GET /receipt/*", "where the message is", aText},
-	{"Location", "POST */bulk, POST */replay, POST */redrive, POST */sqs-key, POST /tokens, PUT *", "where the resource is", aText},
-	{"Location", "GET /, POST /ui/*, GET /ui/*", "where to go", aText},
-	{"X-Broker-Ack", stored + ", POST */batch, POST */bulk, GET /receipt/*, PUT */scheduled-message/*", "what the success promises: durable, journal or replicated", aText},
-	{"X-Broker-Recipients", "POST */broadcast", "0: the message is stored and has no job", aText},
-	{"Idempotent-Replayed", stored, "true: an earlier request stored the message", aText},
-	{"Preference-Applied", "POST */request", "how long the request waited for a response", aText},
-	{"X-Broker-Response-Status", "POST */request", "status of the response", aText},
-	{"X-Broker-Response-Truncated", "POST */request", "true: the response was longer than what is kept", aText},
-	{"X-Broker-Consumer-ID", "POST */request", "who responded", aText},
-	{"X-Broker-Claimed", "POST */job/{job}", "whether the job is the caller's", aText},
-	{"X-Broker-Lease", "POST */job/{job}", "the lease", aText},
-	{"X-Broker-Replay", "POST */job/{job}", "ID of the replay that repeats the job", aText},
-	{"X-Broker-Backlog", "POST */claim", "jobs that are due and left; absent where that is not certain", aText},
-	{"X-Broker-Why", "POST */claim, GET */queued-jobs", "as Why of the body", aText},
-	{"Retry-After", "POST */claim, GET */queued-jobs, GET */responses, POST */request, GET /receipt/*", "seconds to wait", aText},
-	{"Vary", "GET /, GET /openapi.json, GET /docs*, GET /ui/style.css, GET /ui/icon.svg, GET /ui/script.js", "the headers of the request that the answer depends on", aText},
+// answerHeaders are the headers of successful answers with some statuses, beside X-Request-ID.
+var answerHeaders = []answerWord{
+	{"200 201 304", word{"ETag", "GET *" + untagged + ", PUT *, " + moved, "entity tag of the resource", aText}},
+	{"200 201 304", word{"Last-Modified", "GET *" + undated + ", GET */bad-rows, GET */queued-jobs, PUT *, " + moved, "time of the last change", aText}},
+	{"200 201 202", word{"Location", "POST */broadcast", "where the message is, or its receipt", aText}},
+	{"200 202", word{"Location", "POST */request", "where the responses are", aText}},
+	{"303", word{"Location", "GET /receipt/*", "where the message is", aText}},
+	{"201 202", word{"Location", "POST */bulk, POST */replay, POST */redrive, POST */sqs-key, POST /tokens, PUT *", "where the resource is", aText}},
+	{"303", word{"Location", "GET /, POST /ui/*, GET /ui/*", "where to go", aText}},
+	{"*", word{"X-Broker-Ack", stored + ", POST */batch, POST */bulk, GET /receipt/*, PUT */scheduled-message/*", "what the success promises: durable, journal or replicated", aText}},
+	{"*", word{"X-Broker-Recipients", "POST */broadcast", "0: the message is stored and has no job", aText}},
+	{"*", word{"Idempotent-Replayed", stored, "true: an earlier request stored the message", aText}},
+	{"*", word{"Preference-Applied", "POST */request", "how long the request waited for a response", aText}},
+	{"200", word{"X-Broker-Response-Status", "POST */request", "status of the response", aText}},
+	{"200", word{"X-Broker-Response-Truncated", "POST */request", "true: the response was longer than what is kept", aText}},
+	{"200", word{"X-Broker-Consumer-ID", "POST */request", "who responded", aText}},
+	{"*", word{"X-Broker-Claimed", "POST */job/{job}", "whether the job is the caller's", aText}},
+	{"*", word{"X-Broker-Lease", "POST */job/{job}", "the lease", aText}},
+	{"*", word{"X-Broker-Replay", "POST */job/{job}", "ID of the replay that repeats the job", aText}},
+	{"*", word{"X-Broker-Backlog", "POST */claim", "jobs that are due and left; absent where that is not certain", aText}},
+	{"*", word{"X-Broker-Why", "POST */claim, GET */queued-jobs", "as Why of the body", aText}},
+	{"200 202", word{"Retry-After", "POST */claim, GET */queued-jobs, GET */responses, POST */request, GET /receipt/*", "seconds to wait", aText}},
+	{"*", word{"Vary", "GET /, GET /openapi.json, GET /docs*, GET /ui/style.css, GET /ui/icon.svg, GET /ui/script.js", "the headers of the request that the answer depends on", aText}},
+	{"200", word{"X-Amzn-RequestId", "POST /, POST /sqs/*", "that of X-Request-ID, as clients of SQS look for it", aText}},
+	{"200", word{"Content-Disposition", "GET /ui/dlq/export", "the name of the file", aText}},
+}
+
+// An answerWord is a header of the answers with some statuses, * for all.
+type answerWord struct {
+	statuses string
+	word
+}
+
+// moved are the actions that answer the resource as it is then.
+const moved = "POST */pause, POST */resume, POST */revive, POST */cancel"
+
+// pages are the routes of the dashboard that need a session: without one they lead to the login.
+const pages = "GET /ui/*, -GET /ui/login, -GET /ui/portal, -GET /ui/style.css, -GET /ui/icon.svg, -GET /ui/script.js"
+
+// pageFailures are the statuses of pages, and of SQS, that say what is wrong where no code has them.
+var pageFailures = []struct {
+	routes string
+	status int
+}{
+	{"GET /ui/*/action/{action}, POST /ui/*/action/{action}, GET /ui/publish, POST /ui/publish", 405}, // of a dashboard for reading
+	{"POST /ui/*/action/{action}", 409}, // the number has changed
+	{"POST /ui/login", 429},
+	{"POST /, POST /sqs/*", 405},
 }
 
 // bodies are the media types of requests that a route takes beside the one of package apitype.
@@ -172,6 +205,7 @@ var bodies = []struct {
 	routes, media string
 	schema        object
 }{
+	{"POST */batch", "application/cloudevents-batch+json", object{}},
 	{"POST */bulk", "text/csv", object{}},
 	{"POST */bulk", "application/x-ndjson", object{}},
 	{"POST */bulk", "multipart/form-data", object{{"type", "object"}, {"properties", object{

@@ -47,10 +47,6 @@ func build(root string) (*builder, []byte, error) {
 	for _, r := range apitype.Routes() {
 		b.types[r.Method+" "+r.Path] = r
 	}
-	var names []string
-	for _, r := range b.routes {
-		names = append(names, r.Method+" "+r.Path)
-	}
 	texts, err := readComments(root)
 	if err == nil {
 		b.codes, err = readCodes(root)
@@ -59,7 +55,7 @@ func build(root string) (*builder, []byte, error) {
 		b.sections, err = readSections(root)
 	}
 	if err == nil {
-		b.answers, err = readAnswers(root, names)
+		b.answers, err = readAnswers(root)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -103,6 +99,7 @@ func (b *builder) document() ([]byte, error) {
 		{"components", object{{"schemas", schemas}, {"responses", b.responses()}, {"headers", sharedHeaders},
 			{"securitySchemes", securitySchemes}}},
 		{"x-codes", b.codes},
+		{"x-common-headers", api.CommonHeaders()},
 	}
 	raw, err := encode(doc)
 	if err != nil {
@@ -335,29 +332,30 @@ func (b *builder) responsesOf(r api.Route, types apitype.Route) (out object) {
 	}
 	slices.Sort(statuses)
 	for _, status := range statuses {
-		answer := object{{"description", meaning(status)}, {"headers", b.headersOf(route)}}
+		answer := object{{"description", meaning(status)}, {"headers", b.headersOf(route, status)}}
 		if content := *byStatus[status]; len(content) > 0 {
 			answer.add("content", content)
 		}
 		out.add(strconv.Itoa(status), answer)
 	}
-	if r.Method == "GET" && fits(plainHeaders[0].routes, route) {
-		out.add("304", object{{"description", "what the client has is current"}, {"headers", b.headersOf(route)}})
+	if r.Method == "GET" && (fits(plainHeaders[0].routes, route) || fits(plainHeaders[1].routes, route)) {
+		out.add("304", object{{"description", "what the client has is current"}, {"headers", b.headersOf(route, 304)}})
 	}
-	if r.Access == api.AccessSQS || r.Access == api.AccessUI || r.Access == api.AccessLink {
-		out.add("default", object{{"description", foreign[r.Access]}, {"content", object{{"*/*", object{{"schema",
-			object{}}}}}}})
+	if fits(pages, route) && byStatus[303] == nil {
+		out.add("303", object{{"description", "to the login: the request has no session"}, {"headers",
+			b.headersOf(route, 303)}})
+	}
+	kind := ""
+	switch r.Access {
+	case api.AccessSQS:
+		kind = sqsOf
+	case api.AccessUI, api.AccessLink:
+		kind = pageOf
 	}
 	for _, status := range b.failing(r) {
-		out.add(strconv.Itoa(status), reference("responses", strconv.Itoa(status)))
+		out.add(strconv.Itoa(status), reference("responses", kind+strconv.Itoa(status)))
 	}
 	return out
-}
-
-// foreign says how routes fail whose errors are no problems.
-var foreign = map[api.Access]string{
-	api.AccessSQS: "an error as SQS has it", api.AccessUI: "a page that says what is wrong, or a problem",
-	api.AccessLink: "a page that says what is wrong, or a problem",
 }
 
 func meaning(status int) string {
@@ -365,11 +363,11 @@ func meaning(status int) string {
 		303: "go on at Location"}[status]
 }
 
-// headersOf are the headers of the successful answers of a route.
-func (b *builder) headersOf(route string) (out object) {
+// headersOf are the headers of the successful answers of a route with a status.
+func (b *builder) headersOf(route string, status int) (out object) {
 	out.add("X-Request-ID", reference("headers", "X-Request-ID"))
 	for _, w := range answerHeaders {
-		if fits(w.routes, route) {
+		if fits(w.routes, route) && (w.statuses == "*" || strings.Contains(w.statuses, strconv.Itoa(status))) {
 			b.spoken[w.name+" "+w.routes] = true
 			out.add(w.name, object{{"description", w.text}, {"schema", w.schema}})
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/penstock-broker/penstock/api"
+	"github.com/penstock-broker/penstock/internal/model/apitype"
 )
 
 // ofEvery returns the codes that every route may answer: those that no line of routesOfCodes names.
@@ -50,9 +51,20 @@ func (b *builder) failing(r api.Route) (out []int) {
 			out = append(out, c.Status)
 		}
 	}
+	for _, p := range pageFailures {
+		if fits(p.routes, r.Method+" "+r.Path) {
+			out = append(out, p.status)
+		}
+	}
 	slices.Sort(out)
 	return slices.Compact(out)
 }
+
+// pageOf and sqsOf begin the names of answers to browsers and to clients of SQS, in the components of the document.
+const (
+	pageOf = "page-"
+	sqsOf  = "sqs-"
+)
 
 // responses are the problems by status.
 func (b *builder) responses() (out object) {
@@ -61,7 +73,8 @@ func (b *builder) responses() (out object) {
 		statuses = append(statuses, c.Status)
 	}
 	slices.Sort(statuses)
-	for _, status := range slices.Compact(statuses) {
+	statuses = slices.Compact(statuses)
+	for _, status := range statuses {
 		var names, texts []string
 		for _, c := range b.codes {
 			if c.Status == status {
@@ -76,7 +89,27 @@ func (b *builder) responses() (out object) {
 		out.add(strconv.Itoa(status), object{{"description", strings.Join(texts, "\n")}, {"headers", headers},
 			{"content", object{{"application/problem+json", object{{"schema", schema}}}}}})
 	}
+	any, wrong := object{{"schema", object{}}}, object{{"schema", reference("schemas", "Problem")}}
+	for _, status := range statuses {
+		headers := append(object{{"X-Request-ID", reference("headers", "X-Request-ID")}}, pageHeaders(status)...)
+		out.add(pageOf+strconv.Itoa(status), object{{"description", "a page that says what is wrong, or a problem"},
+			{"headers", headers}, {"content", object{{"text/html", any}, {apitype.MediaProblem, wrong}}}})
+		headers = append(slices.Clone(headers), member{"X-Amzn-RequestId", object{{"schema", aText}}},
+			member{"X-Amzn-Query-Error", object{{"schema", aText}}})
+		out.add(sqsOf+strconv.Itoa(status), object{{"description", "an error as SQS has it, or a problem"},
+			{"headers", headers}, {"content", object{{"application/x-amz-json-1.0", any}, {"text/xml", any},
+				{apitype.MediaProblem, wrong}}}})
+	}
 	return out
+}
+
+// pageHeaders are the headers of the errors of pages.
+func pageHeaders(status int) object {
+	switch status {
+	case 401, 405, 429, 503:
+		return failureHeaders(status)[:1]
+	}
+	return nil
 }
 
 // failureHeaders are the headers of errors.

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/penstock-broker/penstock/internal/model/apitype"
 )
 
 // answersFile has the answers that the tests of package api store: a line with the request, one with status and
@@ -21,8 +23,8 @@ var (
 // An answers is the stored answers: by route and status, the first one.
 type answers map[string]json.RawMessage
 
-// readAnswers reads the answers to the routes of a table.
-func readAnswers(root string, routes []string) (answers, error) {
+// readAnswers reads the answers to the routes.
+func readAnswers(root string) (answers, error) {
 	text, err := os.ReadFile(filepath.Join(root, answersFile))
 	if err != nil {
 		return nil, err
@@ -34,7 +36,7 @@ func readAnswers(root string, routes []string) (answers, error) {
 			continue
 		}
 		status, _, _ := strings.Cut(lines[1], " ")
-		name := routeOf(lines[0], routes)
+		name := routeOf(lines[0])
 		if n, err := strconv.Atoi(status); name == "" || err != nil || n >= 400 || out[name+" "+status] != nil {
 			continue
 		}
@@ -56,20 +58,12 @@ func unmasked(body string) string {
 	return strings.NewReplacer("<ms>", "1769871845100", "s3cret", "secret").Replace(body)
 }
 
-// routeOf returns the route that takes a request, "" for none.
-func routeOf(request string, routes []string) string {
-	request, _, _ = strings.Cut(request, "?")
-	got := strings.Split(request, "/")
-	best := ""
-	for _, name := range routes {
-		parts := strings.Split(name, "/")
-		ok := len(parts) == len(got)
-		for i := 0; ok && i < len(parts); i++ {
-			ok = parts[i] == got[i] || strings.HasPrefix(parts[i], "{") && got[i] != ""
-		}
-		if ok && (best == "" || strings.Count(name, "{") < strings.Count(best, "{")) {
-			best = name
-		}
+// routeOf returns the route that takes a request, "POST /channel/c/pause"; "" for none.
+func routeOf(request string) string {
+	method, path, _ := strings.Cut(request, " ")
+	r, ok := apitype.Taking(method, path)
+	if !ok {
+		return ""
 	}
-	return best
+	return r.Method + " " + r.Path
 }

@@ -171,7 +171,9 @@ func (s *schemas) document(form, view any) object {
 		text := s.comments.member(of.owner, of.Name)
 		at := slices.IndexFunc(settings, func(p field) bool { return strings.EqualFold(p.Name, name) })
 		if at >= 0 && f == reflect.TypeFor[apitype.ConsumerForm]() {
-			policy.add(settings[at].Name, described(asText(), s.comments.member("Policy", settings[at].Name)))
+			member := described(asText(), s.comments.member("Policy", settings[at].Name))
+			policy.add(settings[at].Name, member)
+			properties.add(settings[at].Name, object{member[0], {"description", "as in Policy"}})
 			continue
 		}
 		name = strings.ToUpper(name[:1]) + name[1:]

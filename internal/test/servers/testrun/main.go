@@ -9,7 +9,8 @@
 // those that PENSTOCK_TEST_MYSQL and PENSTOCK_TEST_REDIS name, then runs `go
 // test -race` over the packages (default ./..., the slowest ones first), `go vet` beside it, and
 // prints what ran against what. It fails when a test fails, when one is skipped, or when none ran.
-// Up to three tests that failed are run once more when the others are done, see suspects. With
+// Up to three tests that failed are run once more when the others are done, see suspects. A run of all
+// tests ends with the comparison of openapi.json with their traffic. With
 // -exec it runs that command instead, with the servers in its environment and empty databases in
 // PENSTOCK_BENCH_MYSQL and PENSTOCK_BENCH_MYSQL_OTHER.
 package main
@@ -30,6 +31,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/internal/test/servers"
+	"github.com/penstock-broker/penstock/internal/test/traffic"
 )
 
 func main() {
@@ -72,6 +74,7 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 		return false, err
 	}
 	packages := flags.Args()
+	whole := len(packages) == 0 && *pattern == ""
 	if len(packages) == 0 {
 		packages = append(slices.Clone(slowest), "./...")
 	}
@@ -102,6 +105,14 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	testArgs = slices.Clip(testArgs)
 	env := append(os.Environ(), pair.Environment()...)
 	env = append(env, raceOptions(), collectLess(), "CGO_ENABLED=1") // the race detector needs cgo
+	if whole {
+		folder, err := os.MkdirTemp("", "traffic-")
+		if err != nil {
+			return false, err
+		}
+		defer os.RemoveAll(folder)
+		env = append(env, traffic.Folder+"="+folder)
+	}
 	started := time.Now()
 	s, err := test(ctx, append(testArgs, packages...), env, out)
 	if err != nil {
@@ -119,7 +130,10 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	fmt.Fprint(out, complaints.text)
 	s.vet, s.mysql, s.redis, s.elapsed = complaints.err, pair.MySQLVersion, pair.RedisVersion, time.Since(started)
 	s.print(out)
-	return s.ok(), nil
+	if !s.ok() || !whole {
+		return s.ok(), nil // the traffic of tests that failed is not whole
+	}
+	return compareTraffic(ctx, env, out), nil
 }
 
 // A verdictOfVet is what go vet said and how it ended.

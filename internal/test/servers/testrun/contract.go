@@ -1,0 +1,37 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/penstock-broker/penstock/internal/test/traffic"
+)
+
+// contract is the module that compares openapi.json with the traffic of the tests.
+const contract = "internal/test/contract"
+
+// compareTraffic tests that module and runs it with the records of a run, whose folder env names. It reports whether
+// there are no differences.
+func compareTraffic(ctx context.Context, env []string, out io.Writer) bool {
+	folder := ""
+	for _, line := range env {
+		if of, ok := strings.CutPrefix(line, traffic.Folder+"="); ok {
+			folder = of
+		}
+	}
+	for _, args := range [][]string{{"test", "-C", contract, "."}, {"run", "-C", contract, ".", "-forward", folder}} {
+		cmd := command(ctx, args...)
+		cmd.Env = env
+		text, err := cmd.CombinedOutput()
+		fmt.Fprintf(out, "%s", text)
+		if err != nil {
+			fmt.Fprintf(out, "go %s: %v; make contract does the same\n", strings.Join(args, " "), err)
+			return false
+		}
+	}
+	return true
+}
