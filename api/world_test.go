@@ -129,7 +129,7 @@ type world struct {
 
 	client *fasthttp.HostClient
 	server *fasthttp.Server
-	via    *way // that requests take instead of client; nil: they do not
+	via    *way                       // that requests take instead of client; nil: they do not
 	then   func(path string, r reply) // called after each successful GET, unless by itself; may be nil
 }
 
