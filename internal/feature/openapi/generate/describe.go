@@ -187,7 +187,7 @@ type answerWord struct {
 const moved = "POST */pause, POST */resume, POST */revive, POST */cancel"
 
 // pages are the routes of the dashboard that need a session: without one they lead to the login.
-const pages = "GET /ui/*, -GET /ui/login, -GET /ui/portal, -GET /ui/style.css, -GET /ui/icon.svg, -GET /ui/script.js"
+const pages = "GET /ui/*, POST /ui/channel/{channel}/message/{message}/action/{action}, -GET /ui/login, -GET /ui/portal, -GET /ui/style.css, -GET /ui/icon.svg, -GET /ui/script.js"
 
 // pageFailures are the statuses of pages, and of SQS, that say what is wrong where no code has them.
 var pageFailures = []struct {
