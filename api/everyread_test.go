@@ -125,3 +125,26 @@ func TestAPolicyStandsBesideTheOtherMembers(t *testing.T) {
 	}
 	require.Equal(t, policy, w.get("/channel/c/consumer/k").json()["Policy"])
 }
+
+// A group takes conditions as other resources do, and documents as GET shows them.
+func TestAGroupTakesItsConditionsAndWhatGetShows(t *testing.T) {
+	w := newWorld(t, nil)
+	const group, json = "/group/g", "Content-Type: application/json"
+	made := w.put(group, "maxChannels=3", "If-None-Match: *").is(201)
+	w.put(group, "maxChannels=4", "If-None-Match: *").is(412)
+	old := "If-Unmodified-Since: Thu, 01 Jan 1970 00:00:01 GMT"
+	w.put(group, "maxChannels=4", old).is(412)
+	w.do("PUT", group, w.get(group).is(200).Body, json, "If-Match: "+made.Header("ETag")).is(200)
+	w.put("/channel/c", "group=g").is(201)
+	w.do("PUT", "/channel/c", w.get("/channel/c").is(200).Body, json).is(200)
+	w.put("/channel/c", "group=").is(200)
+	w.put("/producer/p", "publishRate=10/10s").is(201)
+	w.do("PUT", "/producer/p", w.get("/producer/p").is(200).Body, json).is(200)
+	w.get("/tokens", "If-Modified-Since: Thu, 01 Jan 1970 00:00:01 GMT").is(200)
+	for _, refused := range []string{`If-Match: "another"`, "If-None-Match: *", old} {
+		w.do("DELETE", group, "", refused).is(412)
+	}
+	later := "If-Unmodified-Since: Thu, 01 Jan 2099 00:00:01 GMT"
+	w.put(group, "maxChannels=5", later).is(200)
+	w.do("DELETE", group, "", "If-Match: "+w.get(group).Header("ETag"), `If-None-Match: "another"`, later).is(204)
+}
