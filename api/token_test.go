@@ -150,8 +150,8 @@ func TestEachScopeOpensTheRoutesOfTheFile(t *testing.T) {
 		tokens[s], _ = w.token(s)
 	}
 	fill := strings.NewReplacer("{producer}", "p", "{channel}", "c", "{group}", "none", "{consumer}", "k",
-		"{message}", "m", "{job}", m.ID.Job(0).String(), "{token}", "none", "{key}", "none", "{scheduled}", "none", "{bulk}", "none", "{replay}", "r1",
-		"{redrive}", "1")
+		"{message}", "m", "{job}", m.ID.Job(0).String(), "{token}", "none", "{key}", "none", "{scheduled}", "none",
+		"{bulk}", "none", "{replay}", "r1", "{redrive}", "1")
 	var lines []string
 	for _, method := range []string{"GET", "POST", "PUT", "DELETE"} { // what deletes is last
 		for _, r := range Routes() {

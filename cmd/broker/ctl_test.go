@@ -101,6 +101,7 @@ func (w *terminal) examples(command string) (all []string) {
 func (p *process) operated() {
 	p.t.Helper()
 	p.put("/producer/shop", "token", "shop-token")
+	p.put("/group/shop-team")
 	p.put("/channel/orders", "token", "c-token")
 	require.Equal(p.t, 200, p.do("POST", "/channel/orders/resume", "").status)
 	p.put("/channel/orders/consumer/billing", "token", "k-token", "type", "pull", "maxRetries", "0")

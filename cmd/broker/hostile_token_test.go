@@ -99,16 +99,16 @@ func (x *tenants) discreet(what string, r reply) {
 
 // filled is the path of a route in channel a, with its own job and message.
 func (x *tenants) filled(path string) string {
-	return strings.NewReplacer("{producer}", "p", "{channel}", "a", "{consumer}", "k", "{message}", "m-a", "{scheduled}",
-		"m-a", "{bulk}", "06gvk862do0000000010", "{replay}", "7", "{redrive}",
+	return strings.NewReplacer("{producer}", "p", "{group}", "g", "{channel}", "a", "{consumer}", "k", "{message}", "m-a",
+		"{scheduled}", "m-a", "{bulk}", "06gvk862do0000000010", "{replay}", "7", "{redrive}",
 		"7", "{receipt}", "r", "{key}", "K", "{token}", "T", "{job}", x.jobs["a/k"]).Replace(path)
 }
 
 // strange is the same path with names that nothing has, where the contract
 // does not make an unknown one a 404 before any token is looked at.
 func (x *tenants) strange(path string) string {
-	return strings.NewReplacer("{producer}", "none", "{channel}", "a", "{consumer}", "none", "{message}", "none",
-		"{scheduled}", "none", "{bulk}", "06gvk862do0000000011", "{replay}", "8", "{redrive}",
+	return strings.NewReplacer("{producer}", "none", "{group}", "none", "{channel}", "a", "{consumer}", "none",
+		"{message}", "none", "{scheduled}", "none", "{bulk}", "06gvk862do0000000011", "{replay}", "8", "{redrive}",
 		"8", "{receipt}", "none", "{key}", "none", "{token}", "none", "{job}",
 		"06gvk862do0000000010").Replace(path)
 }

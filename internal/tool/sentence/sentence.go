@@ -9,8 +9,9 @@ import "strings"
 var names = map[string]bool{
 	"accept": true, "alerts": true, "answer": true, "api": true, "bulk": true, "catalogue": true,
 	"cloudevents": true, "cluster": true, "coding": true, "console": true, "consumerstate": true,
-	"cron": true, "durable": true, "egress": true, "exchange": true, "guard": true, "hotpath": true,
-	"ident": true, "intake": true, "jobs": true, "journal": true, "jsonread": true, "outbox": true,
+	"cron": true, "durable": true, "egress": true, "exchange": true, "front": true, "guard": true,
+	"hotpath": true,
+	"ident":   true, "intake": true, "jobs": true, "journal": true, "jsonread": true, "outbox": true,
 	"penstock": true, "policy": true, "pull": true, "push": true, "quota": true, "reaper": true,
 	"redisq": true, "seedfile": true, "share": true, "sqs": true, "statusevents": true,
 	"ui": true,
