@@ -54,9 +54,8 @@ func TestMemoryHostileBodiesWithoutATokenTakeNone(t *testing.T) {
 
 	body := make([]byte, size)
 	names := strings.NewReplacer("{producer}", "p", "{group}", "g", "{channel}", "c", "{consumer}", "k", "{message}", "m",
-		"{scheduled}", "m", "{bulk}", "06gvk862do0000000010", "{job}", "06gvk862do0000000010", "{link}", "no-link", "{replay}", "7",
-		"{redrive}", "7",
-		"{receipt}", "r", "{key}", "K", "{token}", "T", "{action}", "pause")
+		"{scheduled}", "m", "{bulk}", "06gvk862do0000000010", "{job}", "06gvk862do0000000010", "{link}", "no-link",
+		"{replay}", "7", "{redrive}", "7", "{receipt}", "r", "{key}", "K", "{token}", "T", "{action}", "pause")
 	var clients sync.WaitGroup
 	connections := 0
 	for _, r := range api.Routes() {
