@@ -33,7 +33,7 @@ func TestTheSecurityPagesNameWhatExists(t *testing.T) {
 			named++
 			require.True(t, tests[name], "%s names %s", page, name)
 		}
-		for _, name := range regexp.MustCompile(`\bBROKER_[A-Z_]+`).FindAllString(text, -1) {
+		for _, name := range regexp.MustCompile(`\bBROKER_[A-Z0-9_]+`).FindAllString(text, -1) {
 			require.Contains(t, settings, "| `"+strings.TrimSuffix(name, "_FILE")+"` |", page)
 		}
 		for _, m := range regexp.MustCompile("`make ([a-z-]+)`").FindAllStringSubmatch(text, -1) {
