@@ -68,9 +68,12 @@ func askServer(ctx context.Context, cfg *mysql.Config) (s Server, err error) {
 	return readServer(ctx, db)
 }
 
-// plainPool is a pool of one connection as the server gives it.
+// plainPool is a pool of one connection as the server gives it, without the variables of a session that the DSN
+// sets: one of them may cut what the server says.
 func plainPool(cfg *mysql.Config) (*sql.DB, error) {
-	inner, err := mysql.NewConnector(cfg)
+	plain := cfg.Clone()
+	plain.Params = nil
+	inner, err := mysql.NewConnector(plain)
 	if err != nil {
 		return nil, errUnknownKey
 	}

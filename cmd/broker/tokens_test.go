@@ -26,6 +26,7 @@ func (p *process) makeToken(scopes string, headers ...string) (token, id string)
 func TestAnAPITokenWorksOnEachBrokerUntilItEnds(t *testing.T) {
 	onEachStoreWithTwo(t, func(t *testing.T, _ *world, brokers []*process) {
 		p, q := brokers[0], brokers[len(brokers)-1]
+		eventually(t, "each other", func() bool { return p.gauge(t, "penstock_brokers") == float64(len(brokers)) })
 		admin := []string{"X-Broker-Admin-Token", adminToken}
 		form := append([]string{"Content-Type", "application/x-www-form-urlencoded"}, admin...)
 		require.Equal(t, 201, p.do("PUT", "/producer/p", "token=p-token", form...).status)
