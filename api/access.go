@@ -99,16 +99,31 @@ func (a *API) admitReader(ctx context.Context, rc *fasthttp.RequestCtx, access A
 	case who == byScope:
 		return a.admitScoped(ctx, rc, access, a.scopedToken(rc, access))
 	case who == byConsumer:
-		return a.admitConsumer(ctx, rc)
+		return a.strange(rc, a.admitConsumer(ctx, rc))
 	case who == byProducer && access == AccessSender:
-		return a.admitSender(ctx, rc)
+		return a.strange(rc, a.admitSender(ctx, rc))
 	case who == byProducer:
-		return a.admitProducer(ctx, rc)
+		return a.strange(rc, a.admitProducer(ctx, rc))
 	case who == byNobody && refusal != nil:
 		return refusal
 	default:
 		return a.checkAdmin(rc)
 	}
+}
+
+// strange counts a refusal of a bearer token as one of a wrong token where it names a resource that does not exist: the
+// token was compared with that of the admin, too.
+func (a *API) strange(rc *fasthttp.RequestCtx, err error) error {
+	if err == nil || problem.From(err).Status != fasthttp.StatusNotFound {
+		return err
+	}
+	if bearer, wrong := credentials.Bearer(&rc.Request.Header); wrong != nil || len(bearer) == 0 {
+		return err
+	}
+	if wait := a.o.Lockout.Failed(a.client(rc)); wait > 0 {
+		return tooMany(wait)
+	}
+	return err
 }
 
 // A caller is whose tokens a request has, right or wrong.
@@ -145,6 +160,11 @@ func (a *API) callerOf(rc *fasthttp.RequestCtx, access Access) (caller, error) {
 		return byNobody, err
 	}
 	has := len(bearer) > 0
+	if has { // comparing it with the admin token is a guess of that
+		if err := a.spared(rc); err != nil {
+			return byNobody, err
+		}
+	}
 	switch {
 	case has && catalogue.TokenMatches(bearer, a.o.AdminToken):
 		return byAdmin, nil

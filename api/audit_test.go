@@ -239,11 +239,12 @@ func TestEachChangeIsInTheAuditLog(t *testing.T) {
 		w.do("DELETE", "/group/audited", "", adminHeader).is(204)
 	})
 	e = change("POST /tokens", admin, "/tokens", post("/tokens", `{"Name":"ci","Scopes":["channel:c"]}`))
-	require.JSONEq(t, `{"Name":"ci","Scopes":["channel:c"]}`, string(e.After))
 	token := w.get("/tokens", adminHeader).json()["Result"].([]any)[0].(map[string]any)["ID"].(string)
-	change("DELETE /tokens/{token}", admin, "/tokens/"+token, func() {
+	require.JSONEq(t, `{"ID":"`+token+`","Name":"ci","Scopes":["channel:c"]}`, string(e.After))
+	ended := change("DELETE /tokens/{token}", admin, "/tokens/"+token, func() {
 		w.do("DELETE", "/tokens/"+token, "", adminHeader).is(204)
 	})
+	require.Equal(t, string(e.After), string(ended.Before))
 	w.replyLetter()
 	change("POST /producer/{producer}/dlq", "producer p", "/producer/p", func() {
 		w.do("POST", "/producer/p/dlq", "requeue="+secret+"-p", formHeader).is(202)

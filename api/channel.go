@@ -56,6 +56,13 @@ func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
+	group := ""
+	if ch := a.o.Catalogue.Channel(put.ID); ch != nil {
+		group = ch.Group
+	}
+	if err := mayMove(rc, group, put.Group); err != nil {
+		return err
+	}
 	change := watchRecord(&put.Intake)
 	ch, created, err := a.o.Store.PutChannel(ctx, put)
 	if err != nil {
@@ -140,7 +147,7 @@ func (a *API) getChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return err
 	}
 	view := viewChannel(&ch.Channel)
-	veil(rc, &view.Token)
+	veil(rc, view.ID, &view.Token)
 	return answerResource(rc, fasthttp.StatusOK, view, ch.ChangedAt, true)
 }
 

@@ -125,15 +125,21 @@ func (a *API) judge(rc *fasthttp.RequestCtx) error {
 	return standing(rc).Judge()
 }
 
-// veil empties the tokens of resources in an answer to an API token that may only read: they would open more.
-func veil(rc *fasthttp.RequestCtx, tokens ...*string) {
-	g := scoped(rc)
-	if g == nil || g.Scopes.Has(scope.Write) || g.Scopes.Has(scope.Channel) {
-		return
+// veil empties the token of a resource in an answer to an API token that may not change it: it would open more. channel
+// is the one that the resource is, or is of; "" for a producer.
+func veil(rc *fasthttp.RequestCtx, channel string, token *string) {
+	if g := scoped(rc); g != nil && !g.Scopes.Opens(scope.Demand{Door: scope.Management, Channel: channel}) {
+		*token = ""
 	}
-	for _, t := range tokens {
-		*t = ""
+}
+
+// mayMove refuses an API token that gives a channel another group and does not manage groups: a group has limits and a
+// pause, which a channel leaves with it.
+func mayMove(rc *fasthttp.RequestCtx, from string, to *string) error {
+	if g := scoped(rc); to != nil && *to != from && g != nil && !g.Scopes.Opens(scope.Demand{Door: scope.Management}) {
+		return errOutOfScope(g)
 	}
+	return nil
 }
 
 // mayForward refuses a consumer whose dead letters go to a channel that the scopes of an API token do not open.

@@ -31,13 +31,13 @@ type once struct {
 func (a *API) answerConsumer(ctx context.Context, rc *fasthttp.RequestCtx, status int, channelID string,
 	k *durable.Consumer, only once) error {
 	view := a.viewConsumer(channelID, k)
-	veil(rc, &view.Token)
+	veil(rc, channelID, &view.Token)
 	stable, err := encode(view)
 	if err != nil {
 		return err
 	}
 	view = a.viewConsumer(channelID, k, only.secrets...)
-	veil(rc, &view.Token)
+	veil(rc, channelID, &view.Token)
 	view.RemovedBefore = only.removedBefore
 	a.count(ctx, rc, k, &view)
 	body, err := encode(view)
@@ -137,7 +137,7 @@ func (a *API) setChannelPaused(ctx context.Context, rc *fasthttp.RequestCtx, pau
 		return err
 	}
 	view := viewChannel(&ch)
-	veil(rc, &view.Token)
+	veil(rc, ch.ID, &view.Token)
 	return answerResource(rc, fasthttp.StatusOK, view, ch.ChangedAt, false)
 }
 

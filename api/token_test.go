@@ -239,6 +239,16 @@ func TestAScopeIsNoMoreThanItSays(t *testing.T) {
 	w.do("POST", "/channel/c/consumer/k/dlq", "", bearer(dead)).is(202)
 	w.post("/channel/c/message/none/re-trigger", bearer(dead)).problem(403, "admin_token_mismatch")
 
+	mixed, _ := w.token("channel:e", "management:read")
+	for _, path := range []string{"/producer/p", "/channel/c", "/channel/c/consumer/k", "/consumers"} {
+		require.NotContains(t, w.get(path, bearer(mixed)).is(200).Body, secret, "%s: another channel", path)
+	}
+	require.NotContains(t, w.get("/channel/e", bearer(mixed)).is(200).Body, `"Token":""`)
+	w.put("/group/g", "", adminHeader).is(200)
+	w.put("/channel/c", "group=g", bearer(team)).problem(403, "out_of_scope") // a group is not of a channel
+	w.put("/channel/c", "group=g", adminHeader).is(200)
+	w.put("/channel/c", "group=", bearer(team)).problem(403, "out_of_scope")
+	w.put("/channel/c", "group=g&name=C2", bearer(team)).is(200)
 	both, _ := w.token("channel:c")
 	w.insert(durable.Message{Key: "m"})
 	w.put("/producer/q", "token="+secret+"-q", adminHeader).is(201)
@@ -273,6 +283,14 @@ func TestAnAddressWithTooManyWrongTokensIsLimited(t *testing.T) {
 		wrong.Header("X-Request-ID"), ""), "the answer does not say which token was right")
 	w.get("/channel/c/consumer/k/dlq", append(tokens("k"), mine)...).is(200)
 	w.get("/channel/c/consumer/k/dlq", append(tokens("x"), mine)...).problem(429, "too_many_failures")
+	for _, guess := range []string{"guess", adminToken} { // nor does a channel that is none
+		w.get("/channel/none/consumer/k/dlq", bearer(guess), mine).problem(429, "too_many_failures")
+	}
+	third := "X-Forwarded-For: 192.0.2.3"
+	for range 5 {
+		w.get("/channel/none/consumer/k/dlq", bearer("guess"), third).problem(404, "channel_not_found")
+	}
+	w.get("/channels", adminHeader, third).problem(429, "too_many_failures")
 	w.get("/readyz", mine).is(200)
 	w.get("/channels", adminHeader, other).is(200)
 	w.get("/channels", adminHeader).is(200)

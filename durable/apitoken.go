@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"time"
+
+	"github.com/penstock-broker/penstock/internal/model/auditlog"
 )
 
 // A Former is the token that a resource had before a rotation. It is right until a time of the store's clock.
@@ -108,6 +110,7 @@ func (s *Store) CreateAPIToken(ctx context.Context, t APIToken, lasts time.Durat
 		if lasts > 0 {
 			t.ExpiresMs = c.nowMs + lasts.Milliseconds()
 		}
+		auditlog.Note(ctx, nil, t)
 		if err := exec(ctx, c.tx, insertToken, t.columns().fields()...); err != nil {
 			return err
 		}
@@ -119,9 +122,11 @@ func (s *Store) CreateAPIToken(ctx context.Context, t APIToken, lasts time.Durat
 // DeleteAPIToken removes an API token. ErrNotFound: there is none of that ID.
 func (s *Store) DeleteAPIToken(ctx context.Context, id string) error {
 	return s.put(ctx, "delete an API token", func(ctx context.Context, c change) error {
-		if _, err := selectOne[APIToken](ctx, c.tx, selectToken, []byte(id)); err != nil {
+		t, err := selectOne[APIToken](ctx, c.tx, selectToken, []byte(id))
+		if err != nil {
 			return orNotFound(err)
 		}
+		auditlog.Note(ctx, t, nil)
 		if err := exec(ctx, c.tx, deleteToken, []byte(id)); err != nil {
 			return err
 		}

@@ -157,8 +157,13 @@ func setAside(ctx context.Context, file string) (name string, err error) {
 	if err := os.Link(file+"-wal", name+"-wal"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("keep the log of the store that is there: %w", err)
 	}
-	if mergeLog(ctx, file) == nil {
+	switch err = mergeLog(ctx, file); {
+	case errors.Is(err, errInUse): // its log is whole where it is
+		return "", errors.Join(fmt.Errorf("keep the store that is there: %w", err), removed(name+"-wal"))
+	case err == nil:
 		err = removed(name + "-wal")
+	default:
+		err = nil
 	}
 	if err == nil {
 		err = os.Link(file, name)
@@ -172,6 +177,8 @@ func setAside(ctx context.Context, file string) (name string, err error) {
 	return name, removed(file+"-wal", file+"-shm")
 }
 
+var errInUse = errors.New("another process uses the store")
+
 // mergeLog writes what is in the log of a database into its file.
 func mergeLog(ctx context.Context, file string) error {
 	db, err := openFile(file)
@@ -181,7 +188,7 @@ func mergeLog(ctx context.Context, file string) error {
 	var busy, pages, merged int
 	err = db.QueryRowContext(ctx, emptyLog).Scan(&busy, &pages, &merged)
 	if err == nil && busy != 0 {
-		err = errors.New("another process uses the store")
+		err = errInUse
 	}
 	return errors.Join(err, db.Close())
 }

@@ -28,6 +28,12 @@ func Portray(prints auditlog.Printer) func(row any) any {
 			return map[string]any{"ID": r.ID, "Name": r.Name, "Token": prints.Print(r.Token), "Type": r.Type.String(),
 				"CallbackURL": policy.PrintedURL(r.CallbackURL, prints.Print), "Protocol": r.Protocol,
 				"State": r.State.String(), "StateReason": r.StateReason, "Policy": policy.Printed(r.Policy, prints.Print)}
+		case durable.APIToken:
+			shown := map[string]any{"ID": r.ID, "Name": r.Name, "Scopes": strings.Fields(r.Scopes)}
+			if r.ExpiresMs > 0 {
+				shown["ExpiresAt"] = at(r.ExpiresMs)
+			}
+			return shown
 		case durable.SQSKey:
 			return map[string]any{"AccessKeyID": r.ID, "SecretAccessKey": prints.Print(r.Secret)}
 		}

@@ -41,13 +41,10 @@ func (b *Bulks) expand(ctx context.Context, bulk *durable.Bulk, spec *Spec, at *
 	}
 	most, pace := perStep(rate, stepRows)
 	speed, commits := bulk.Speed, b.Publisher.Commits()
+	have := 0 // places in the publish rates that no row has yet
 	for {
 		began := time.Now()
-		most, err := b.places(ctx, bulk, most)
-		if err != nil {
-			return err
-		}
-		step, err := b.gather(ctx, src, bulk, most)
+		step, err := b.gather(ctx, src, bulk, most, &have)
 		if err != nil {
 			return err
 		}
@@ -81,13 +78,16 @@ func (b *Bulks) expand(ctx context.Context, bulk *durable.Bulk, spec *Spec, at *
 	}
 }
 
-// places takes places for the next rows in the publish rates, and waits for the first one. After a long wait
-// it fails with errRated: the place of the bulk is given to others.
-func (b *Bulks) places(ctx context.Context, bulk *durable.Bulk, rows int) (int, error) {
+// placesAtOnce is how many places in the publish rates a bulk takes at a time: those left at its end are lost.
+const placesAtOnce = 8
+
+// places takes up to placesAtOnce places for the next rows in the publish rates. It waits for the first one, unless a
+// step is begun: 0 ends that. After a long wait it fails with a ratedError: the place of the bulk is given to others.
+func (b *Bulks) places(ctx context.Context, bulk *durable.Bulk, begun bool) (int, error) {
 	for {
-		n, wait := b.Publisher.Pace(ctx, bulk.ChannelNo, bulk.ProducerNo, rows)
+		n, wait := b.Publisher.Pace(ctx, bulk.ChannelNo, bulk.ProducerNo, placesAtOnce)
 		switch {
-		case n > 0:
+		case n > 0 || begun:
 			return n, nil
 		case wait > longPace:
 			return 0, &ratedError{wait}
@@ -157,11 +157,20 @@ func (b *Bulks) maker(ctx context.Context, bulk *durable.Bulk, spec *Spec) (*pub
 }
 
 // gather reads the rows of the next step.
-func (b *Bulks) gather(ctx context.Context, src *source, bulk *durable.Bulk, most int) (*durable.BulkStep, error) {
-	step := &durable.BulkStep{By: bulk.BulkOwner, From: src.at, Reason: reason}
+func (b *Bulks) gather(ctx context.Context, src *source, bulk *durable.Bulk, most int, have *int) (
+	step *durable.BulkStep, err error) {
+	step = &durable.BulkStep{By: bulk.BulkOwner, From: src.at, Reason: reason}
 	var later []int64
 	bytes := 0
 	for n := 0; n < most && bytes < stepBytes; n++ {
+		if *have == 0 {
+			if *have, err = b.places(ctx, bulk, n > 0); err != nil {
+				return nil, err
+			}
+			if *have == 0 {
+				break // the next step waits
+			}
+		}
 		row, bad, err := src.next(ctx)
 		if errors.Is(err, io.EOF) {
 			step.Last = true
@@ -175,9 +184,11 @@ func (b *Bulks) gather(ctx context.Context, src *source, bulk *durable.Bulk, mos
 			step.Bad = append(step.Bad, durable.BadRow{Row: src.at.Row, Reason: reason(bad)})
 			bytes += 256
 		case row.Later != nil:
+			*have--
 			step.Later, later = append(step.Later, row.Later), append(later, src.at.Row)
 			bytes += row.Later.Bytes()
 		default:
+			*have--
 			step.Messages, step.Rows = append(step.Messages, row.Message), append(step.Rows, src.at.Row)
 			bytes += row.Message.Bytes()
 		}

@@ -28,7 +28,7 @@ func (p *pace) writeBy(t time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.until, p.begun = t, p.sent
-	if p.write {
+	if p.write || !p.told.IsZero() { // the deadline that was told ends the stream, also where nothing is written
 		return p.move(t)
 	}
 	return nil
