@@ -51,12 +51,14 @@ func TestTheAuditLogOfBrokers(t *testing.T) {
 		const own = "/channel/~audit/consumer/desk"
 		require.Equal(t, 201, p.put(own, "token", "desk-token", "callbackUrl", desk.URL).status)
 		require.Equal(t, 200, s.do("POST", of+"/resume", "").status)
-		told := func() (lines []string) {
+		told := func() (lines []string) { // each once: a delivery under way at a kill comes again
+			seen := map[uint64]bool{}
 			for _, r := range desk.all() {
 				var e apitype.AuditEntry
 				require.NoError(t, json.Unmarshal([]byte(r.body), &e))
 				require.NotEmpty(t, e.Hash)
-				if e.Resource == of || e.Resource == own {
+				if (e.Resource == of || e.Resource == own) && !seen[e.Number] {
+					seen[e.Number] = true
 					lines = append(lines, e.Action+" "+e.Resource)
 				}
 			}
@@ -68,7 +70,7 @@ func TestTheAuditLogOfBrokers(t *testing.T) {
 		s = s.on(p)
 		require.Equal(t, 200, s.do("POST", of+"/pause", "").status)
 		eventually(t, "the entry after the start", func() bool { return len(told()) >= 3 })
-		require.Equal(t, []string{"put consumer " + own, "resume channel " + of, "pause channel " + of}, told())
+		require.ElementsMatch(t, []string{"put consumer " + own, "resume channel " + of, "pause channel " + of}, told())
 
 		require.Equal(t, 204, s.do("DELETE", own, "").status)
 		require.Equal(t, 200, s.do("POST", of+"/resume", "").status)

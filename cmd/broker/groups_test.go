@@ -192,3 +192,16 @@ func TestBrokersShareAPublishRateOnRealServers(t *testing.T) {
 	require.Equal(t, 20, at.publishes(25))
 	require.Equal(t, http.StatusOK, a.do("GET", "/livez", "").status)
 }
+
+// A bulk takes the places of its rows, and a few more at its end.
+func TestABulkLeavesThePublishRateToOthers(t *testing.T) {
+	parallel(t)
+	s, _ := embeddedWorld(t).start().grouped(t)
+	s.put(s.path(), "publishRate", "100/1h")
+	bulk := s.bulk("application/x-ndjson", strings.Repeat("{\"Payload\":\"row\"}\n", 24))
+	require.EqualValues(t, 24, s.awaitBulk(bulk, "DONE").Published)
+	require.GreaterOrEqual(t, s.publishes(100), 100-24-8)
+	large := s.bulk("application/x-ndjson", "{\"Payload\":\"row\"}\n")
+	s.put(s.path(), "publishRate", "")
+	s.awaitBulk(large, "DONE")
+}
