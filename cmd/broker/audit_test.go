@@ -116,7 +116,7 @@ func TestCtlAudit(t *testing.T) {
 	w.ok("broker ctl channel set other name=Other")
 	list := w.ok("broker ctl audit ls --resource channel/orders")
 	require.Equal(t, 3, strings.Count(list, "\n"), list)
-	require.Contains(t, list, "admin token")
+	require.Contains(t, list, "open management")
 	require.Contains(t, list, "pause channel")
 	require.Equal(t, 1, strings.Count(w.ok("broker ctl audit ls --limit 1 --json"), "\n"))
 	require.Contains(t, w.run("broker ctl audit ls --from noon").stderr, "is no time")
