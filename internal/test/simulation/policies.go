@@ -105,18 +105,21 @@ func (w *world) checkOrder(k durable.Consumer, m *durable.Message) {
 	status := state.Status
 	s.mu.Unlock()
 	if status == durable.Delivered || state.Reason == durable.QueuePurged ||
-		p.OnBlocked == policy.Skip && (status == durable.Dead || w.checker.wasReopened(before)) {
+		w.checker.wasReopened(before, p.OnBlocked != policy.Skip) || p.OnBlocked == policy.Skip && status == durable.Dead {
 		return
 	}
 	w.checker.report(m.ID, "I14: consumer %d got a message of %q, and the one before it, %s, has status %d", k.No,
 		m.OrderingKey(), prev.ID, status)
 }
 
-// wasReopened reports whether the job was a dead letter once.
-func (c *checker) wasReopened(k jobKey) bool {
+// wasReopened reports whether the job was a dead letter once, which nothing behind it had to wait for. Where
+// dead letters block, only one that a purge made was that. A redrive may come between the look at it and
+// the delivery of the message behind it.
+func (c *checker) wasReopened(k jobKey, block bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.trace(k).reopened > 0
+	t := c.trace(k)
+	return t.reopened > 0 && (t.purged || !block)
 }
 
 // lateAfter is how long a broker that slept, or whose last count came late, may still send requests

@@ -49,6 +49,6 @@ func (c *checker) purged(l *life, o durable.Outcome, t *trace) {
 		c.fail(o.ID, "I25: consumer %d: purged by broker %d, which does not have the job", o.ConsumerNo, l.no)
 	}
 	if t.purgedAt == 0 {
-		t.purgedAt = now
+		t.purgedAt, t.purged = now, true
 	}
 }

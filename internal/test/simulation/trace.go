@@ -12,6 +12,7 @@ type trace struct {
 	reopened int
 	opened   time.Duration // the last time
 	purgedAt time.Duration // 0: not
+	purged   bool          // once, whatever came after
 }
 
 // A grant is a lease that a life was given.
