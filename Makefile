@@ -24,7 +24,7 @@ BASE      ?= main
 SMOKE     := ^Test(TheDefaultsAreThePromisedOnes|ThePageOfSettingsIsTrue|WhatIsWrongIsNamed|HelpAndVersionGoToStdout|Push|Pull|Redrive|Bulks|RestartKeepsEverything)$$
 
 .DEFAULT_GOAL := help
-.PHONY: help run listen demo-responses build dist t test test-quick contract lint vuln bench bench-compare bench-guard bench-tuning bench-bridge bench-clients peers bench-go board openapi breaking drills fuzz up down relay-real faults test-faults test-clock clean webhooks
+.PHONY: help run listen demo-responses build dist t test test-quick contract lint vuln bench bench-compare bench-guard bench-tuning bench-bridge bench-clients peers bench-go board openapi breaking drills fuzz up down relay-real faults upgrade test-faults test-clock clean webhooks
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -129,6 +129,9 @@ faults: ## break everything under load for MINUTES (30) and check every promise;
 	CGO_ENABLED=0 $(GO) build -trimpath -tags failpoint -ldflags '-X main.version=$(VERSION)' -o bin/broker-faults ./cmd/broker
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/bench ./cmd/bench
 	./scripts/servers.sh -exec bin/bench chaos --broker bin/broker-faults --redis all --minutes $(MINUTES) $(CHAOS)
+
+upgrade: ## upgrade three brokers from the last tag (or REF=) under load and faults for MINUTES (30) and check every promise; CHAOS=
+	./scripts/upgrade.sh '$(REF)' --redis all --minutes $(MINUTES) $(CHAOS)
 
 relay-real: ## the end-to-end relay against real servers
 	./scripts/relay-real.sh

@@ -45,7 +45,9 @@ func (r *rig) run(ctx context.Context, c *Config, d time.Duration, say func(form
 	if r.neighbours != nil {
 		wg.Go(func() { r.watchMemory(load) })
 	}
-	err := r.inject(ctx, storm, c, say)
+	upgraded := make(chan error, 1)
+	go func() { upgraded <- r.upgrade(ctx, (d-rest)/3, c.Every, say) }()
+	err := errors.Join(r.inject(ctx, storm, c, say), <-upgraded)
 	say("faults have ended; the load continues for a while")
 	if err == nil {
 		r.endAttack(ctx, say)

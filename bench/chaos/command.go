@@ -25,6 +25,7 @@ type Config struct {
 	Redis   string // a topology, or "all"
 	Brokers int
 	Broker  string        // the program, built with the tag failpoint; empty: see target.Broker
+	Next    string        // the program of a newer release, which replaces Broker; empty: none
 	Rate    float64       // messages per second
 	Every   time.Duration // from one fault to the next
 	Deaths  float64       // of clients, per second
@@ -50,6 +51,8 @@ func Parse(args []string, out io.Writer) (*Config, error) {
 	f.IntVar(&c.Brokers, "brokers", 3, "brokers")
 	f.StringVar(&c.Broker, "broker", "", "broker `program`, built with the tag failpoint; default: broker in the "+
 		"folder of this program, otherwise in PATH")
+	f.StringVar(&c.Next, "next", "", "newer `program`, which replaces that of each broker, one after the other, while the "+
+		"load and the faults go on; default: none")
 	f.Float64Var(&c.Rate, "rate", 700, "messages per second")
 	f.DurationVar(&c.Every, "every", 5*time.Second, "from one fault to the next")
 	f.Float64Var(&c.Deaths, "deaths", 4, "clients per second that die during an exchange, up to 100; 0: none")
@@ -110,9 +113,13 @@ func (c *Config) campaigns() []string {
 
 // replay returns the command that injects the same faults again.
 func (c *Config) replay(topology string, d time.Duration) string {
-	return fmt.Sprintf("bench chaos --seed %d --redis %s --minutes %.4g --every %v --rate %g --brokers %d --deaths %g "+
-		"--neighbours %d --keep",
-		c.Seed, topology, d.Minutes(), c.Every, c.Rate, c.Brokers, c.Deaths, c.Neighbours)
+	command := fmt.Sprintf("bench chaos --seed %d --redis %s --minutes %.4g --every %v --rate %g --brokers %d "+
+		"--deaths %g --neighbours %d --keep", c.Seed, topology, d.Minutes(), c.Every, c.Rate, c.Brokers, c.Deaths,
+		c.Neighbours)
+	if c.Next != "" {
+		command += " --broker " + c.Broker + " --next " + c.Next
+	}
+	return command
 }
 
 // Run runs the campaigns and prints their verdicts. kept is false if a promise was broken. An error

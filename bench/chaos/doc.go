@@ -34,6 +34,12 @@
 // their consequences. A build with the tag failpoint can also kill a broker between two of its
 // writes.
 //
+// # An upgrade
+//
+// With --next the brokers begin as an older release. After a third of the faults their program is
+// replaced, one broker after the other, and the first new one changes the tables: see upgrade. Neither
+// explains a repeat.
+//
 // # The verdict
 //
 // After the load the rig ends all faults and waits until no job is open. The checker then

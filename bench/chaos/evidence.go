@@ -34,6 +34,7 @@ type Evidence struct {
 	Copies    []Copy
 	Replays   []Replay
 	Attack    Attack
+	Upgrade   Upgrade
 	// InRedis is how many jobs Redis still knew at the end.
 	InRedis int64
 }
@@ -120,7 +121,7 @@ type failedDelivery struct {
 // gather reads all of it.
 func (r *rig) gather(ctx context.Context) (*Evidence, error) {
 	e := &Evidence{Plan: r.plan, Sent: map[int64]*Sent{}, Faults: r.faults, Notes: r.notes, Rests: r.rests,
-		Pauses: r.pauses, Attack: r.attack, Exchanges: map[exchangeKey]Exchange{}}
+		Pauses: r.pauses, Attack: r.attack, Upgrade: r.upgraded, Exchanges: map[exchangeKey]Exchange{}}
 	for n := 1; n <= r.producer.starts; n++ {
 		if err := e.readProducer(r.journalOf(r.producer.name, n)); err != nil {
 			return nil, err

@@ -47,6 +47,7 @@ type rig struct {
 	dir    string
 	guard  *guard
 	broker string // program
+	next   string // newer program, which replaces it; empty: none
 
 	mysql     *servers.MySQLNode
 	storeMu   sync.Mutex // locked during a fault of MySQL
@@ -60,7 +61,8 @@ type rig struct {
 
 	victims []*child // one of each kind, at most one of them alive
 
-	rests []Rest // of each broker
+	rests    []Rest // of each broker
+	upgraded Upgrade
 
 	mu     sync.Mutex
 	faults []Fault
@@ -89,6 +91,11 @@ func build(ctx context.Context, c *Config, topology, dir string) (*rig, error) {
 	var err error
 	if r.broker, err = target.Broker(c.Broker); err != nil {
 		return r, err
+	}
+	if r.next = c.Next; r.next != "" {
+		if r.next, err = target.Broker(c.Next); err != nil {
+			return r, err
+		}
 	}
 	if r.guard, err = startGuard(); err != nil {
 		return r, err

@@ -47,7 +47,7 @@ func TestFaultsOfAShortCampaignOnRealServersBreakNoPromise(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "campaign")
 	report := filepath.Join(t.TempDir(), "chaos.json")
 	cmd := exec.Command(harness, "chaos", "--minutes", "0.6", "--seed", "1", "--rate", "100", "--every", "3s", "--dir",
-		dir, "--keep", "--json", report)
+		dir, "--keep", "--json", report, "--next", filepath.Join(filepath.Dir(harness), "broker"))
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	require.NoError(t, cmd.Run(), out.String())
@@ -66,6 +66,9 @@ func TestFaultsOfAShortCampaignOnRealServersBreakNoPromise(t *testing.T) {
 	require.Positive(t, v.LeftOut, "filters and addresses leave jobs out")
 	require.Positive(t, v.Answered, "responses come back")
 	require.Positive(t, v.Replayed, "a replay delivers")
+	require.Equal(t, 3, v.Upgrade.Brokers, "each broker was replaced, here by the same release")
+	require.Positive(t, v.Upgrade.From)
+	require.Equal(t, v.Upgrade.From, v.Upgrade.To)
 	require.FileExists(t, filepath.Join(dir, standalone, "faults.json"))
 }
 

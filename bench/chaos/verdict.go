@@ -64,9 +64,10 @@ type Verdict struct {
 
 	Attacks         map[string]int // of neighbours, by kind: what they held
 	RefusedByAttack map[string]int // answers to ordinary publishes while neighbours attacked, by status and code
-	UnderAttack     int64          // ordinary publishes that were answered meanwhile
-	P99UnderAttack  time.Duration  // of those without a fault
-	MostMemory      int            // of a broker, MiB
+	Upgrade         Upgrade
+	UnderAttack     int64         // ordinary publishes that were answered meanwhile
+	P99UnderAttack  time.Duration // of those without a fault
+	MostMemory      int           // of a broker, MiB
 
 	AfterAttack, RefusedAfterAttack int64 // ordinary publishes that were answered from servedWithin after it on
 	P99AfterAttack                  time.Duration
@@ -82,7 +83,7 @@ type Verdict struct {
 const maxSamples = 200
 
 func newVerdict(e *Evidence) *Verdict {
-	v := &Verdict{Faults: map[string]int{}, Deaths: map[string]int{}, Attacks: map[string]int{},
+	v := &Verdict{Upgrade: e.Upgrade, Faults: map[string]int{}, Deaths: map[string]int{}, Attacks: map[string]int{},
 		RefusedByAttack: map[string]int{}, Explained: map[string]int{}, Violations: map[string]int{}}
 	for _, f := range e.Faults {
 		v.Faults[f.Kind]++
@@ -116,6 +117,7 @@ func (v *Verdict) add(o *Verdict) {
 	v.Brokers = o.Brokers
 	v.Seed = o.Seed
 	v.Seconds += o.Seconds
+	v.Upgrade.add(o.Upgrade)
 	for _, pair := range []struct{ into, from map[string]int }{{v.Faults, o.Faults}, {v.Deaths, o.Deaths},
 		{v.Attacks, o.Attacks}, {v.RefusedByAttack, o.RefusedByAttack}, {v.Explained, o.Explained},
 		{v.Violations, o.Violations}} {
@@ -175,6 +177,9 @@ func Print(w io.Writer, all []*Verdict) error {
 	count("faults injected", func(v *Verdict) int64 { return int64(v.Injected()) })
 	for _, kind := range keysOf(all, func(v *Verdict) map[string]int { return v.Faults }) {
 		count("  "+kind, func(v *Verdict) int64 { return int64(v.Faults[kind]) })
+	}
+	if slices.ContainsFunc(all, func(v *Verdict) bool { return v.Upgrade.Brokers > 0 }) {
+		row("brokers upgraded, tables from and to", func(v *Verdict) string { return v.Upgrade.String() })
 	}
 	row("clients that died", func(v *Verdict) string { return fmt.Sprint(sum(v.Deaths)) })
 	for _, kind := range keysOf(all, func(v *Verdict) map[string]int { return v.Deaths }) {
