@@ -5,6 +5,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -25,6 +26,13 @@ func (u Upgrade) String() string {
 func (u *Upgrade) add(o Upgrade) {
 	if o.Brokers > 0 {
 		u.Brokers, u.From, u.To = u.Brokers+o.Brokers, o.From, o.To
+	}
+}
+
+// rowOfUpgrades prints what was upgraded, if anything was.
+func rowOfUpgrades(all []*Verdict, row func(string, func(*Verdict) string)) {
+	if slices.ContainsFunc(all, func(v *Verdict) bool { return v.Upgrade.Brokers > 0 }) {
+		row("brokers upgraded, tables from and to", func(v *Verdict) string { return v.Upgrade.String() })
 	}
 }
 

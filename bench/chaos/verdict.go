@@ -178,9 +178,7 @@ func Print(w io.Writer, all []*Verdict) error {
 	for _, kind := range keysOf(all, func(v *Verdict) map[string]int { return v.Faults }) {
 		count("  "+kind, func(v *Verdict) int64 { return int64(v.Faults[kind]) })
 	}
-	if slices.ContainsFunc(all, func(v *Verdict) bool { return v.Upgrade.Brokers > 0 }) {
-		row("brokers upgraded, tables from and to", func(v *Verdict) string { return v.Upgrade.String() })
-	}
+	rowOfUpgrades(all, row)
 	row("clients that died", func(v *Verdict) string { return fmt.Sprint(sum(v.Deaths)) })
 	for _, kind := range keysOf(all, func(v *Verdict) map[string]int { return v.Deaths }) {
 		count("  "+kind, func(v *Verdict) int64 { return int64(v.Deaths[kind]) })
