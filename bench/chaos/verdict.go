@@ -151,12 +151,13 @@ func (v *Verdict) add(o *Verdict) {
 	v.Samples = append(v.Samples, o.Samples...)
 }
 
-// countMore counts responses and replays.
+// countMore counts responses, replays and dead letters.
 func countMore(count func(name string, n func(v *Verdict) int64)) {
 	count("responses that the producer has", func(v *Verdict) int64 { return v.Answered })
 	count("  of those, sent again", func(v *Verdict) int64 { return v.AnsweredAgain })
 	count("jobs that replays delivered", func(v *Verdict) int64 { return v.Replayed })
 	count("  of those, sent again", func(v *Verdict) int64 { return v.ReplayedAgain })
+	count("jobs dead and listed", func(v *Verdict) int64 { return v.Dead })
 }
 
 // Print writes the verdict table of one or more campaigns, a column for each.
@@ -195,7 +196,6 @@ func Print(w io.Writer, all []*Verdict) error {
 	count("jobs delivered", func(v *Verdict) int64 { return v.Delivered })
 	count("jobs that filters and addresses left out", func(v *Verdict) int64 { return v.LeftOut })
 	countMore(count)
-	count("jobs dead and listed", func(v *Verdict) int64 { return v.Dead })
 	count("jobs that a pull worker claimed and left", func(v *Verdict) int64 { return v.Abandoned })
 	count("reports of pull workers without an answer", func(v *Verdict) int64 { return v.Unanswered })
 	count("  of those, stored", func(v *Verdict) int64 { return v.Recorded })
