@@ -51,8 +51,8 @@ func Parse(args []string, out io.Writer) (*Config, error) {
 	f.IntVar(&c.Brokers, "brokers", 3, "brokers")
 	f.StringVar(&c.Broker, "broker", "", "broker `program`, built with the tag failpoint; default: broker in the "+
 		"folder of this program, otherwise in PATH")
-	f.StringVar(&c.Next, "next", "", "newer `program`, which replaces that of each broker, one after the other, while the "+
-		"load and the faults go on; default: none")
+	f.StringVar(&c.Next, "next", "", "newer `program`, which replaces that of each broker, one after the other, during "+
+		"the load and the faults; default: none")
 	f.Float64Var(&c.Rate, "rate", 700, "messages per second")
 	f.DurationVar(&c.Every, "every", 5*time.Second, "from one fault to the next")
 	f.Float64Var(&c.Deaths, "deaths", 4, "clients per second that die during an exchange, up to 100; 0: none")
