@@ -36,6 +36,36 @@ type result struct {
 	err error
 }
 
+// The repeat of a transaction that may be committed already fails for another reason: what it may have
+// stored is still unknown.
+func TestAFailedRepeatOfALostCommitLeavesTheOutcomeUnknownOnMySQL(t *testing.T) {
+	t.Parallel()
+	dsn := tables.MySQL(t)
+	direct := openMySQL(t, dsn)
+	faulty, p := openThrough(t, dsn, "COMMIT")
+	t.Cleanup(func() { require.NoError(t, faulty.Close()) })
+	_, _, err := direct.PutChannel(t.Context(), durable.Put{ID: "c"})
+	require.NoError(t, err)
+	node, err := direct.LeaseNode(t.Context(), "n", time.Hour)
+	require.NoError(t, err)
+	ids := ident.NewGenerator(node.No, func() int64 { return time.Now().UnixMilli() })
+	p.chance.Store(100)
+	result := make(chan error, 1)
+	go func() {
+		result <- faulty.Schedule(context.Background(), node, []*durable.Scheduled{{Message: durable.Message{ID: ids.Next(),
+			ChannelNo: 1, ProducerNo: 1, Key: "a"}, DueMs: time.Now().Add(time.Hour).UnixMilli()}})[0]
+	}()
+	require.Eventually(t, func() bool {
+		n := int64(0)
+		for i := range p.faults {
+			n += p.faults[i].Load()
+		}
+		return n > 0
+	}, time.Minute, time.Millisecond)
+	p.stop(t) // no further connection
+	require.ErrorIs(t, <-result, durable.ErrOutcomeUnknown)
+}
+
 func TestALostAnswerNeverLosesOrDoublesAMessageOnMySQL(t *testing.T) {
 	t.Parallel()
 	dsn := tables.MySQL(t)

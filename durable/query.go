@@ -82,8 +82,8 @@ type transaction struct {
 
 // run executes f in a transaction and commits it. After a deadlock, a lock wait timeout or a
 // broken connection it repeats f, until ctx ends. f must not keep results of a failed run.
-// If COMMIT gets no answer, run returns ErrOutcomeUnknown unless t is harmless. With a deed in the context the
-// transaction ends with its entry in the audit log.
+// If COMMIT gets no answer, run returns ErrOutcomeUnknown, unless t is harmless and a repeat succeeds. With a
+// deed in the context the transaction ends with its entry in the audit log.
 func (s *Store) run(ctx context.Context, t transaction, f func(ctx context.Context, tx *sql.Tx) error) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -98,11 +98,13 @@ func (s *Store) runAgain(ctx context.Context, t transaction, f func(ctx context.
 	if t.reads {
 		db = s.reads
 	}
+	uncertain := false // a COMMIT had no answer, and no later one had
 	for try := 0; ; try++ {
-		uncertain, err := runOnce(ctx, db, t.options, f)
+		unanswered, err := runOnce(ctx, db, t.options, f)
 		if err == nil {
 			return nil
 		}
+		uncertain = uncertain || unanswered
 		again := repeatable(err) && (!uncertain || t.harmless)
 		if again && pause(ctx, try) == nil {
 			continue

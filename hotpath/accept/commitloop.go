@@ -77,7 +77,7 @@ func storeOnce[T any](c *committer, items []T, prepare func(T) error, store func
 		}
 	}
 	for i, err := range results {
-		if errors.Is(err, durable.ErrStale) {
+		if errors.Is(err, durable.ErrStale) && !errors.Is(err, durable.ErrOutcomeUnknown) { // else a repeat may store it twice
 			results[i], again = problem.ErrUnavailable.Because(err), append(again, i)
 		}
 	}

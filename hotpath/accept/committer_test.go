@@ -164,6 +164,17 @@ func TestAStaleAudienceIsRefreshedAndStoredWithNewIDs(t *testing.T) {
 	require.Equal(t, 1, f.Renewed, "the node lease is checked as well")
 }
 
+// What may be stored already is not stored again under another ID.
+func TestAStaleRepeatOfAnUnknownOutcomeIsUnknown(t *testing.T) {
+	f := &memstore.Store{OnInsert: func(_ int, batch []*durable.Message) []error {
+		return slices.Repeat([]error{errors.Join(durable.ErrOutcomeUnknown, durable.ErrStale)}, len(batch))
+	}}
+	c, committed, _ := startSubmitter(t, f, 5*time.Second)
+	require.ErrorIs(t, c.add("x"), durable.ErrOutcomeUnknown)
+	require.Zero(t, committed())
+	require.Len(t, f.Batches, 1)
+}
+
 func TestAStoreThatNeverAnswersIsNeverATwoHundred(t *testing.T) {
 	f := &memstore.Store{Gate: make(chan struct{})}
 	c, committed, _ := startSubmitter(t, f, 300*time.Millisecond)
