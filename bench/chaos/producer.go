@@ -241,6 +241,9 @@ func (p *producer) post(m post, broker int) (again bool) {
 	if err != nil {
 		return false
 	}
+	// net/http would repeat a request with an Idempotency-Key by itself where the connection breaks, and the
+	// journal would have one answer of two.
+	req.GetBody = nil
 	p.identify(req)
 	req.Header.Set("Content-Type", "application/octet-stream")
 	req.Header.Set("X-Broker-Message-Priority", strconv.Itoa(m.priority))
