@@ -77,7 +77,8 @@ func storeOnce[T any](c *committer, items []T, prepare func(T) error, store func
 		}
 	}
 	for i, err := range results {
-		if errors.Is(err, durable.ErrStale) && !errors.Is(err, durable.ErrOutcomeUnknown) { // else a repeat may store it twice
+		// What may be stored already is not stored again under another ID.
+		if errors.Is(err, durable.ErrStale) && !errors.Is(err, durable.ErrOutcomeUnknown) {
 			results[i], again = problem.ErrUnavailable.Because(err), append(again, i)
 		}
 	}
