@@ -24,7 +24,7 @@ BASE      ?= main
 SMOKE     := ^Test(TheDefaultsAreThePromisedOnes|ThePageOfSettingsIsTrue|WhatIsWrongIsNamed|HelpAndVersionGoToStdout|Push|Pull|Redrive|Bulks|RestartKeepsEverything)$$
 
 .DEFAULT_GOAL := help
-.PHONY: help run listen demo-responses build dist t test test-quick contract lint vuln bench bench-compare bench-guard bench-tuning bench-bridge bench-clients peers bench-go board openapi breaking drills fuzz up down relay-real faults upgrade test-faults test-clock clean webhooks
+.PHONY: help run listen demo-responses build dist t test test-quick contract lint vuln bench bench-compare bench-guard bench-tuning bench-bridge bench-clients peers bench-go board openapi breaking drills fuzz up down relay-real faults upgrade galera test-faults test-clock clean webhooks
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,7 @@ lint: ## check format, bounds of lines and functions, go vet, staticcheck
 	$(GO) test ./internal/test/shape # bounds of lines, functions, files and imports
 	$(GO) vet ./...
 	$(GO) vet -tags clockjump ./cmd/broker
+	$(GO) vet -tags galera ./cmd/broker
 	$(GO) vet -C clients/go ./... # a module of its own
 	$(GO) vet -C internal/test/contract . # another one
 	$(GO) run $(STATICCHECK) ./...
@@ -132,6 +133,9 @@ faults: ## break everything under load for MINUTES (30) and check every promise;
 
 upgrade: ## upgrade three brokers from the last tag (or REF=) under load and faults for MINUTES (30) and check every promise; CHAOS=
 	./scripts/upgrade.sh '$(REF)' --redis all --minutes $(MINUTES) $(CHAOS)
+
+galera: ## run the tests of three brokers on three nodes of a Galera cluster; ARGS=
+	./scripts/galera.sh $(ARGS)
 
 relay-real: ## the end-to-end relay against real servers
 	./scripts/relay-real.sh

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // A BulkStep is the next rows of a bulk. One transaction stores their messages and schedules, what
@@ -34,6 +36,16 @@ type BulkStep struct {
 
 	// Results are set by StepBulk, one for each of Messages and Later.
 	Results []error
+}
+
+// stored are the messages of a step that are stored.
+func (step *BulkStep) stored() (ids []ident.ID) {
+	for i, m := range step.Messages {
+		if step.Results != nil && step.Results[i] == nil {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
 }
 
 const (
@@ -101,6 +113,9 @@ func (s *Store) StepBulk(ctx context.Context, node NodeLease, step *BulkStep) er
 		}
 		return s.moveBulk(ctx, tx, b, step)
 	})
+	if err == nil {
+		err = s.checkPassed(ctx, step.stored())
+	}
 	// The last step ends the right: after a lost answer it looks lost to the next run.
 	if errors.Is(err, ErrBulkLost) && step.Last && step.Results != nil {
 		b, e := s.BulkByID(ctx, step.By.ID)

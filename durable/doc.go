@@ -53,7 +53,8 @@
 //     which a test writes (columns.go, statement.go, statements_test.go).
 //   - Statements: columns.go (lists of columns, rows), statement.go (texts for both dialects),
 //     query.go (run, repeat), errors.go (what may be repeated), text.go (what is cut).
-//   - The store: store.go, mysql.go, server.go (which servers may have it), session.go, sqlite.go,
+//   - The store: store.go, mysql.go, server.go (which servers may have it), session.go, galera.go
+//     (several servers that take writes), sqlite.go,
 //     backup.go, restore.go, survey.go (a look that changes nothing), migrate.go, clock.go, history.go,
 //     node.go, setting.go, replicated.go, proof.go.
 //   - The audit log, which each change of somebody who manages the broker ends with: audit.go.

@@ -47,9 +47,10 @@ func judge(err error) verdict {
 	switch answer.Number {
 	case 1213, 1205, 1020, 3101: // deadlock, lock wait, record changed, group replication conflict
 		return transient
-	case 1040, 1203, 1226: // too many connections
+	case 1040, 1203, 1226, 1047: // too many connections, the node of a cluster is not ready
 		return transient
-	case 1180, 1053, 1317, 1927, 1077, 1079, 3024, 1969: // error during commit, shutdown, killed, interrupted
+	// error during commit, also of Group Replication; shutdown, killed, interrupted
+	case 1180, 3100, 1053, 1317, 1927, 1077, 1079, 3024, 1969:
 		return unknown
 	case 1062: // duplicate key
 		return exists

@@ -68,6 +68,7 @@ func (s *Store) Insert(ctx context.Context, node NodeLease, batch []*Message) []
 	if demanding {
 		s.proveFound(ctx, batch, errs)
 	}
+	s.checkBatch(ctx, batch, errs)
 	return errs
 }
 

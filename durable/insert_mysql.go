@@ -107,6 +107,9 @@ func (s *Store) sendPart(ctx context.Context, conn *sql.Conn, w *builder, node N
 	}) {
 		return s.send(ctx, conn, w.messages(node, part)) // the common case: commits by itself
 	}
+	if s.clustered {
+		return s.sendInTurn(ctx, conn, w, node, part)
+	}
 	w.join()
 	w.b = w.begin("START TRANSACTION")
 	_ = w.rows(node, part, func(string) error { return nil })

@@ -50,6 +50,12 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 			}
 			err = errors.Join(err, conn.Close())
 		}()
+		leased, release, leaseErr := s.leaseMigration(ctx)
+		if leaseErr != nil {
+			return fmt.Errorf("durable: wait for another migration: %w", leaseErr)
+		}
+		ctx = leased
+		defer func() { err = errors.Join(err, release()) }()
 		pool := yielding{conns: 1}
 		if err := pool.open(s.patient, func() {}); err != nil {
 			return err

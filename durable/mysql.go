@@ -33,7 +33,7 @@ func OpenMySQL(ctx context.Context, dsn string, o Options) (*Store, error) {
 		return nil, server.Unfit
 	}
 	s := &Store{dialect: mysqlDialect, keysKept: o.keysKept(), tell: o.teller(), packet: server.Packet,
-		describe: server.Product}
+		describe: server.Product, clustered: server.Clustered}
 	for _, w := range server.Weak {
 		s.warnings = append(s.warnings, w.Text)
 	}

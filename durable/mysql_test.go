@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
@@ -38,6 +39,53 @@ func openMySQL(t testing.TB, dsn string) *durable.Store {
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	require.NoError(t, s.Migrate(t.Context()))
 	return s
+}
+
+// A message whose commit was ordered behind a raise of the clock that it did not see may lie below what scans
+// have passed: they go back before the producer is answered.
+func TestALateCommitOfAClusterTakesTheScansBackOnMySQL(t *testing.T) {
+	t.Parallel()
+	dsn := tables.MySQL(t)
+	s, other := openMySQL(t, dsn), openMySQL(t, dsn)
+	_, _, err := s.PutChannel(t.Context(), durable.Put{ID: "c"})
+	require.NoError(t, err)
+	node, err := s.LeaseNode(t.Context(), "n", time.Hour)
+	require.NoError(t, err)
+	ids := ident.NewGenerator(node.No, func() int64 { return time.Now().UnixMilli() })
+	late := &durable.Message{ID: ids.Next(), ChannelNo: 1, ProducerNo: 1, Key: "a"}
+	require.NoError(t, s.Insert(t.Context(), node, []*durable.Message{late})[0])
+	node, err = s.RenewNode(t.Context(), node, time.Hour)
+	require.NoError(t, err)
+	passed := ident.AtMillis(late.ID.Millis() + 1)
+	_, err = s.SaveWatermarks(t.Context(), durable.Clock{}, []durable.Settled{{ConsumerNo: 1, Through: passed}})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { // the clock goes on, and a raise shows it
+		node, err = s.RenewNode(t.Context(), node, time.Hour)
+		require.NoError(t, err)
+		return node.Clock.FloorMs > late.ID.Millis()+durable.MaxIDAge.Milliseconds()
+	}, time.Minute, 100*time.Millisecond)
+
+	require.NoError(t, other.Insert(t.Context(), node, []*durable.Message{late})[0], "a repeat, on one server")
+	marks, err := s.Watermarks(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, passed, marks[1])
+	other.Cluster()
+	require.NoError(t, other.Insert(t.Context(), node, []*durable.Message{late})[0])
+	marks, err = s.Watermarks(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, late.ID.Previous(), marks[1])
+	clock, err := s.Clock(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, node.Clock.Steps+1, clock.Steps, "each broker notices")
+
+	timely := &durable.Message{ID: ids.Next(), ChannelNo: 1, ProducerNo: 1}
+	_, err = s.SaveWatermarks(t.Context(), durable.Clock{}, []durable.Settled{{ConsumerNo: 1, After: late.ID.Previous(),
+		Through: passed}})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { // a busy machine may be late
+		timely.ID = ids.Next()
+		return other.Insert(t.Context(), node, []*durable.Message{timely})[0] == nil
+	}, time.Minute, time.Millisecond)
 }
 
 // holdInsert inserts messages of another broker in a transaction that stays open.

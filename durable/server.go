@@ -15,6 +15,8 @@ type Server struct {
 	Unfit   error      // why it cannot be the store, with what to do; nil: it can
 	Weak    []Weakness // settings that weaken the promise of a 201
 	Packet  int        // its max_allowed_packet, bytes
+
+	Clustered bool // other servers take writes too: Galera
 }
 
 // A Weakness is a setting of a server that weakens the promise of a 201.
@@ -37,7 +39,9 @@ WHERE Variable_name IN (
     'innodb_doublewrite',
     'sync_binlog',
     'log_bin',
-    'wsrep_on'
+    'wsrep_on',
+    'group_replication_group_name',
+    'group_replication_single_primary_mode'
 )`
 )
 
@@ -64,8 +68,19 @@ func readServer(ctx context.Context, q querier) (s Server, err error) {
 	if err != nil && s.Unfit == nil {
 		s.Unfit = errors.New("durable: the MySQL server does not report its max_allowed_packet")
 	}
-	s.Weak = weaknesses(vars)
+	if s.Unfit == nil && severalPrimaries(vars) {
+		s.Unfit = errSeveralPrimaries
+	}
+	s.Weak, s.Clustered = weaknesses(vars), writesElsewhere(vars)
 	return s, nil
+}
+
+// errSeveralPrimaries refuses Group Replication with several primaries.
+var errSeveralPrimaries = errors.New("durable: the server is one of several primaries of Group Replication, where " +
+	"reads may be old: set group_replication_single_primary_mode=ON, or use a Galera cluster")
+
+func severalPrimaries(vars map[string]string) bool {
+	return vars["group_replication_group_name"] != "" && vars["group_replication_single_primary_mode"] == "OFF"
 }
 
 // needed is what the statements of this package need of a server: FOR UPDATE SKIP LOCKED, and what
@@ -117,7 +132,7 @@ func weaknesses(vars map[string]string) (out []Weakness) {
 		weak("innodb_doublewrite", "", "innodb_doublewrite is off: a power loss can tear a page unless the file system "+
 			"writes whole pages")
 	}
-	if on("wsrep_on") {
+	if writesElsewhere(vars) {
 		weak("wsrep_on", "", "the server is part of a Galera cluster: a commit is not flushed on the other nodes when it is "+
 			"answered")
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -69,7 +70,9 @@ WHERE Variable_name IN (
     'tx_isolation',
     'transaction_isolation',
     'tx_read_only',
-    'transaction_read_only'
+    'transaction_read_only',
+    'wsrep_on',
+    'wsrep_sync_wait'
 )`
 )
 
@@ -97,15 +100,27 @@ func (c boundedConn) prepare(ctx context.Context) error {
 			return fmt.Errorf("set up the session: %w", err)
 		}
 	}
-	rows, err := c.QueryContext(ctx, selectSession, nil)
+	vars, err := c.variables(ctx)
+	if err == nil && writesElsewhere(vars) && !syncs(vars) {
+		if _, err := c.ExecContext(ctx, setSyncWait, nil); err != nil {
+			return fmt.Errorf("set up the session: %w", err)
+		}
+		vars, err = c.variables(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("read the settings of the session: %w", err)
 	}
-	vars, err := variables(rows)
-	if err := errors.Join(err, rows.Close()); err != nil {
-		return fmt.Errorf("read the settings of the session: %w", err)
-	}
 	return checkSession(vars)
+}
+
+// variables reads the settings of the session.
+func (c boundedConn) variables(ctx context.Context) (map[string]string, error) {
+	rows, err := c.QueryContext(ctx, selectSession, nil)
+	if err != nil {
+		return nil, err
+	}
+	vars, err := variables(rows)
+	return vars, errors.Join(err, rows.Close())
 }
 
 // variables reads names, in lower case, and values, in upper case.
@@ -165,6 +180,9 @@ func checkSession(vars map[string]string) error {
 		if !slices.Contains(want, value) {
 			return &sessionError{name, value, want[0]}
 		}
+	}
+	if writesElsewhere(vars) && !syncs(vars) {
+		return &sessionError{"wsrep_sync_wait", vars["wsrep_sync_wait"], strconv.Itoa(syncWait)}
 	}
 	modes := strings.Split(vars["sql_mode"], ",")
 	if !slices.Contains(modes, "STRICT_TRANS_TABLES") && !slices.Contains(modes, "STRICT_ALL_TABLES") {

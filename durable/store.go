@@ -50,15 +50,16 @@ func (o Options) keysKept() time.Duration {
 
 // A Store is the durable store. It is safe for concurrent use.
 type Store struct {
-	dialect  dialect
-	db       *sql.DB // MySQL: for all statements; SQLite: the only writer
-	reads    *sql.DB // MySQL: the same as db
-	inserts  *sql.DB // MySQL only: for inserts of messages
-	describe string
-	warnings []string
-	packet   int      // bytes of the largest statement that the server accepts
-	lock     *os.File // SQLite: locked while the store is open
-	files    []place  // SQLite: the database and the lock
+	dialect   dialect
+	db        *sql.DB // MySQL: for all statements; SQLite: the only writer
+	reads     *sql.DB // MySQL: the same as db
+	inserts   *sql.DB // MySQL only: for inserts of messages
+	describe  string
+	clustered bool // MySQL only: other servers take writes too, see galera.go
+	warnings  []string
+	packet    int      // bytes of the largest statement that the server accepts
+	lock      *os.File // SQLite: locked while the store is open
+	files     []place  // SQLite: the database and the lock
 
 	keysKept time.Duration // of Idempotency-Keys
 	clock    func() int64  // SQLite: Options.Clock

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -151,7 +152,11 @@ func startMySQLIn(parent string, extraArgs []string, prepare func(dir string) er
 		}
 	}
 	args := func(port int) []string {
-		return slices.Concat(mysqlArgs(data), []string{
+		first := mysqlArgs(data)
+		if slices.ContainsFunc(extraArgs, func(arg string) bool { return strings.HasPrefix(arg, "--user=") }) {
+			first = slices.DeleteFunc(first, func(arg string) bool { return arg == "--user=root" }) // the first counts
+		}
+		return slices.Concat(first, []string{
 			"--port=" + strconv.Itoa(port),
 			"--bind-address=127.0.0.1",
 			"--socket=mysql.sock", // relative to the data folder, so never too long
