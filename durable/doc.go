@@ -54,8 +54,8 @@
 //   - Statements: columns.go (lists of columns, rows), statement.go (texts for both dialects),
 //     query.go (run, repeat), errors.go (what may be repeated), text.go (what is cut).
 //   - The store: store.go, mysql.go, server.go (which servers may have it), session.go, sqlite.go,
-//     backup.go, restore.go, survey.go (a look that changes nothing), migrate.go, clock.go, history.go,
-//     node.go, setting.go, replicated.go, proof.go.
+//     backup.go, restore.go, survey.go (a look that changes nothing) and rights.go, migrate.go, clock.go,
+//     history.go, node.go, setting.go, replicated.go, proof.go.
 //   - The audit log, which each change of somebody who manages the broker ends with: audit.go.
 //   - The catalogue: catalogue.go (the one put), producer.go, channel.go, group.go, consumer.go, changes.go
 //     (what brokers read), state.go, failures.go, hold.go, pace.go, delete.go, ending.go, alert.go,
