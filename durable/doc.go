@@ -75,7 +75,7 @@
 //   - Scans and books: scan.go, scanover.go, watermark.go, sheet.go, books.go, backlog.go,
 //     stored.go, stray.go.
 //   - What ends by its age: expiring.go, purge.go, purgepage.go.
-//   - Schedules: scheduled.go, dueline.go, dispatch.go, reschedule.go, schedulelist.go.
+//   - Schedules: scheduled.go, schedulepast.go, dueline.go, dispatch.go, reschedule.go, schedulelist.go.
 //   - Bulks: bulk.go, bulkwork.go, bulkstep.go, bulklist.go, bulksweep.go.
 //   - Replays: replay.go.
 package durable
