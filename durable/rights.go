@@ -58,7 +58,8 @@ func (s *Survey) askRights(ctx context.Context, db *sql.DB) error {
 
 // grantLine is a line of SHOW GRANTS about all databases, or those of a pattern: names are quoted with backquotes,
 // or with quotes under ANSI_QUOTES.
-var grantLine = regexp.MustCompile("^GRANT ([A-Z][A-Za-z_ ,]*) ON (?:\\*\\.\\*|`((?:[^`]|``)*)`\\.\\*|\"((?:[^\"]|\"\")*)\"\\.\\*) TO ")
+var grantLine = regexp.MustCompile("^GRANT ([A-Z][A-Za-z_ ,]*) ON " +
+	"(?:\\*\\.\\*|`((?:[^`]|``)*)`\\.\\*|\"((?:[^\"]|\"\")*)\"\\.\\*) TO ")
 
 // rightsOn returns the rights on a database that lines of SHOW GRANTS give, and whether it understood each line that
 // may matter. A pattern of a database is one of LIKE with backslashes, whatever the mode of the session.

@@ -26,7 +26,8 @@ type Retrigger struct {
 	client *http.Client
 }
 
-// NewRetrigger returns a caller of the endpoints under base with the admin token, whose calls have the passes of prints.
+// NewRetrigger returns a caller of the endpoints under base with the admin token, and with the passes of
+// prints.
 func NewRetrigger(base, adminToken string, prints auditlog.Printer) *Retrigger {
 	return &Retrigger{base: strings.TrimRight(base, "/"), token: adminToken, prints: prints, client: &http.Client{
 		Timeout: 10 * time.Second,
