@@ -88,7 +88,7 @@ func (a *API) admitReader(ctx context.Context, rc *fasthttp.RequestCtx, access A
 	var refusal error
 	if a.o.OpenManagement {
 		if refusal = a.checkOpen(rc); refusal == nil {
-			answer.SetKey(rc, share.Management(share.AddressOf(rc.RemoteAddr())))
+			answer.SetKey(rc, a.manager(rc))
 			return nil
 		}
 	}
@@ -268,6 +268,6 @@ func (a *API) checkAdmin(rc *fasthttp.RequestCtx) error {
 	if !catalogue.TokenMatches(token, a.o.AdminToken) {
 		return errAdminToken
 	}
-	answer.SetKey(rc, share.Management(share.AddressOf(rc.RemoteAddr())))
+	answer.SetKey(rc, a.manager(rc))
 	return nil
 }

@@ -261,6 +261,7 @@ type Options struct {
 
 	// Portray is what the audit log shows of a row of the store: audit.Portray.
 	Portray func(row any) any
+	Prints  auditlog.Printer // with which the fail-safe of another broker makes its pass
 
 	AdminToken     string            // "": every admin request is refused
 	TokenKeys      apitoken.Keys     // of the digests of API tokens

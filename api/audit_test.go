@@ -84,6 +84,14 @@ func (w *world) audit(query string) (all []apitype.AuditEntry) {
 	return all
 }
 
+// nothing does what has no entry.
+func (w *world) nothing(f func()) {
+	w.t.Helper()
+	before := len(w.audit(""))
+	f()
+	require.Len(w.t, w.audit(""), before)
+}
+
 // change makes one change, which has one entry.
 func (w *world) change(action, resource string, f func()) apitype.AuditEntry {
 	w.t.Helper()
@@ -206,7 +214,14 @@ func TestEachChangeIsInTheAuditLog(t *testing.T) {
 		post("/channel/c/message/m/re-trigger", ""))
 	jobOfM := "/channel/c/message/m/job/" + m.ID.Job(kk.Position).String()
 	change("POST "+channel+"/message/{message}/job/{job}/re-trigger", admin, jobOfM, post(jobOfM+"/re-trigger", ""))
-	w.do("POST", "/channel/c/message/m/re-trigger", "", adminHeader, "User-Agent: "+apitype.FailSafe).is(202)
+	byFailSafe := func(pass string) {
+		w.do("POST", "/channel/c/message/m/re-trigger", "", adminHeader, "User-Agent: "+apitype.FailSafe,
+			auditlog.FailSafeHeader+": "+pass).is(202)
+	}
+	for _, pass := range []string{"", "guess", w.api.o.Prints.Pass("c", "other")} { // anybody may send its User-Agent
+		w.change("re-trigger message", "/channel/c/message/m", func() { byFailSafe(pass) })
+	}
+	w.nothing(func() { byFailSafe(w.api.o.Prints.Pass("c", "m")) })
 
 	s := w.plan(durable.Scheduled{Message: durable.Message{Key: "s", ContentType: "text/plain", Payload: []byte(secret)}})
 	scheduled := "/channel/c/scheduled-message/s"
@@ -253,7 +268,14 @@ func TestEachChangeIsInTheAuditLog(t *testing.T) {
 		e = change("POST "+route+"/rotate-token", admin, path, post(path+"/rotate-token", ""))
 		require.NotEqual(t, string(e.Before), string(e.After), "the fingerprint of the token is another one")
 	}
-	change("POST "+consumer+"/rotate-token", admin, k, post(k+"/rotate-token", ""))
+	e = change("POST "+consumer+"/rotate-token", admin, k, post(k+"/rotate-token", ""))
+	require.Contains(t, string(e.After), `"Overlap":"0"`)
+	require.NotContains(t, string(e.After), "FormerEndsAt")
+	e = w.change("rotate token", k, func() {
+		w.do("POST", k+"/rotate-token", "overlap=24h", adminHeader, formHeader).is(200)
+	})
+	require.Contains(t, string(e.After), `"Overlap":"24h"`)
+	require.Regexp(t, `"FormerEndsAt":"\d{4}-`, string(e.After))
 	change("DELETE "+consumer, admin, k, func() { w.do("DELETE", k, "", adminHeader).is(204) })
 	change("DELETE "+channel, admin, "/channel/c", func() { w.do("DELETE", "/channel/c", "", adminHeader).is(204) })
 	change("DELETE /producer/{producer}", admin, "/producer/p", func() {

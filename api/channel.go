@@ -56,13 +56,7 @@ func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	group := ""
-	if ch := a.o.Catalogue.Channel(put.ID); ch != nil {
-		group = ch.Group
-	}
-	if err := mayMove(rc, group, put.Group); err != nil {
-		return err
-	}
+	put.Move = func() error { return mayMove(rc) } // the copy of the catalogue may have another group
 	change := watchRecord(&put.Intake)
 	ch, created, err := a.o.Store.PutChannel(ctx, put)
 	if err != nil {

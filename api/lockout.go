@@ -8,10 +8,15 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 // client returns the address of the client of a request, behind proxies that are trusted.
 func (a *API) client(rc *fasthttp.RequestCtx) netip.Addr { return a.o.Proxies.Client(rc) }
+
+// manager is the key of a management request: that of its client, so that one behind a trusted proxy takes nothing
+// from the others behind it.
+func (a *API) manager(rc *fasthttp.RequestCtx) share.Key { return share.Management(a.client(rc)) }
 
 // spared returns nil while the tokens of the client's address are looked at.
 func (a *API) spared(rc *fasthttp.RequestCtx) error {

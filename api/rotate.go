@@ -10,9 +10,11 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/auditlog"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/quantity"
+	"github.com/penstock-broker/penstock/internal/tool/request"
 )
 
 // mostOverlap is how long two tokens of a resource may be valid.
@@ -35,10 +37,15 @@ func rotation(rc *fasthttp.RequestCtx, kind string) (put durable.Put, err error)
 		return put, err
 	}
 	var overlap time.Duration
+	asked := "0"
 	if text, ok := f.form["overlap"]; ok && text != "0" {
 		if overlap, err = quantity.Duration(text); err != nil || overlap < 0 || overlap > mostOverlap {
 			return put, errOverlap
 		}
+		asked = text
+	}
+	if d := auditlog.Of(request.Of(rc)); d != nil {
+		d.Added = map[string]any{"Overlap": asked}
 	}
 	exists := true
 	return durable.Put{ID: param(rc, kind), NewToken: rand.Text(), Rotate: &overlap, Exists: &exists}, nil

@@ -386,7 +386,7 @@ func (a *API) handler(route Route) fasthttp.RequestHandler {
 		}
 		if err == nil {
 			var loaded intake.Loaded
-			loaded, err = body.Load(rc, intake.Manager(rc))
+			loaded, err = body.Load(rc, a.manager(rc))
 			defer body.Drop(rc, loaded)
 		}
 		if err == nil {

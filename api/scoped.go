@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/model/scope"
 	"github.com/penstock-broker/penstock/internal/tool/answer"
-	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 // API tokens open routes by their scopes. The table of routes says of each what kind of access it needs; demandOf
@@ -103,7 +102,7 @@ func (a *API) admitGrant(rc *fasthttp.RequestCtx, access Access, g *catalogue.Gr
 		return errOutOfScope(g)
 	}
 	rc.SetUserValue(scopedKey, g)
-	answer.SetKey(rc, share.Management(share.AddressOf(rc.RemoteAddr())))
+	answer.SetKey(rc, a.manager(rc))
 	return nil
 }
 
@@ -135,8 +134,8 @@ func veil(rc *fasthttp.RequestCtx, channel string, token *string) {
 
 // mayMove refuses an API token that gives a channel another group and does not manage groups: a group has limits and a
 // pause, which a channel leaves with it.
-func mayMove(rc *fasthttp.RequestCtx, from string, to *string) error {
-	if g := scoped(rc); to != nil && *to != from && g != nil && !g.Scopes.Opens(scope.Demand{Door: scope.Management}) {
+func mayMove(rc *fasthttp.RequestCtx) error {
+	if g := scoped(rc); g != nil && !g.Scopes.Opens(scope.Demand{Door: scope.Management}) {
 		return errOutOfScope(g)
 	}
 	return nil

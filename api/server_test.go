@@ -40,7 +40,7 @@ func startServer(t *testing.T, h fasthttp.RequestHandler, change func(*fasthttp.
 func loaded(most int, h fasthttp.RequestHandler) fasthttp.RequestHandler {
 	body := intake.NewLimit(share.New(share.Options{Most: 1 << 30}), most)
 	return func(rc *fasthttp.RequestCtx) {
-		taken, err := body.Load(rc, intake.Manager(rc))
+		taken, err := body.Load(rc, share.Management(share.AddressOf(rc.RemoteAddr())))
 		defer body.Drop(rc, taken)
 		if err != nil {
 			setRequestID(rc)

@@ -15,7 +15,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/jobs"
 	"github.com/penstock-broker/penstock/internal/tool/answer"
-	"github.com/penstock-broker/penstock/internal/tool/intake"
 	"github.com/penstock-broker/penstock/internal/tool/request"
 )
 
@@ -28,7 +27,7 @@ type SQS interface {
 func (a *API) serveSQS(rc *fasthttp.RequestCtx) error {
 	open := a.o.OpenManagement && a.checkOpen(rc) == nil
 	if open {
-		answer.SetKey(rc, intake.Manager(rc))
+		answer.SetKey(rc, a.manager(rc))
 	}
 	a.o.SQS.Serve(rc, sqs.Caller{Open: open, Manage: queues{a}})
 	return nil

@@ -249,6 +249,12 @@ func TestAScopeIsNoMoreThanItSays(t *testing.T) {
 	w.put("/channel/c", "group=g", adminHeader).is(200)
 	w.put("/channel/c", "group=", bearer(team)).problem(403, "out_of_scope")
 	w.put("/channel/c", "group=g&name=C2", bearer(team)).is(200)
+	other := "" // another broker takes the channel out of its group, and the copy does not know it yet
+	_, _, err := w.store.PutChannel(t.Context(), durable.Put{ID: "c", Group: &other})
+	require.NoError(t, err)
+	w.put("/channel/c", "group=g", bearer(team)).problem(403, "out_of_scope")
+	w.put("/channel/c", "group=", bearer(team)).is(200)
+	w.put("/channel/c", "group=g", adminHeader).is(200)
 	both, _ := w.token("channel:c")
 	w.insert(durable.Message{Key: "m"})
 	w.put("/producer/q", "token="+secret+"-q", adminHeader).is(201)

@@ -39,7 +39,7 @@ func dashboard(page string) func(*API, context.Context, *fasthttp.RequestCtx) er
 		byOpen := !byAdmin && a.o.OpenManagement && a.checkOpen(rc) == nil
 		open := byAdmin || byOpen
 		var held *answer.Body
-		from := pages{a, share.Management(share.AddressOf(rc.RemoteAddr())), &held, rc, byOpen}
+		from := pages{a, a.manager(rc), &held, rc, byOpen}
 		a.o.UI.Serve(context.WithValue(ctx, forPage{}, true), rc, ui.Visit{Page: page, Open: open, Source: from})
 		if held != nil {
 			held.Drop()

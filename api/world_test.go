@@ -189,7 +189,8 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 		Registerer: w.reg,
 		Version:    apitype.Version{Version: "1.2.3", Commit: "abc", Go: "go1"},
 	}
-	o.Portray = audit.Portray(auditlog.Printer{Key: []byte("of the tests")})
+	o.Prints = auditlog.Printer{Key: []byte("of the tests")}
+	o.Portray = audit.Portray(o.Prints)
 	o.Trials, o.Door, o.SQS = w, door{}, sqsDoor{}
 	o.UI = ui.New(ui.Options{AdminToken: adminToken, Key: []byte(secret), Version: "1.2.3", Bench: benchFolder(t)})
 	o.Settings = []apitype.Setting{{Name: "BROKER_LISTEN", Value: "127.0.0.1:8080", Default: "127.0.0.1:8080",

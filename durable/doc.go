@@ -54,9 +54,9 @@
 //   - Statements: columns.go (lists of columns, rows), statement.go (texts for both dialects),
 //     query.go (run, repeat), errors.go (what may be repeated), text.go (what is cut).
 //   - The store: store.go, mysql.go, server.go (which servers may have it), session.go, galera.go
-//     (several servers that take writes), sqlite.go,
-//     backup.go, restore.go, survey.go (a look that changes nothing), migrate.go, clock.go, history.go,
-//     node.go, setting.go, replicated.go, proof.go.
+//     (several servers that take writes), sqlite.go, backup.go, restore.go, survey.go (a look that
+//     changes nothing) and rights.go, migrate.go, clock.go, history.go, node.go, setting.go,
+//     replicated.go, proof.go.
 //   - The audit log, which each change of somebody who manages the broker ends with: audit.go.
 //   - The catalogue: catalogue.go (the one put), producer.go, channel.go, group.go, consumer.go, changes.go
 //     (what brokers read), state.go, failures.go, hold.go, pace.go, delete.go, ending.go, alert.go,
@@ -76,7 +76,7 @@
 //   - Scans and books: scan.go, scanover.go, watermark.go, sheet.go, books.go, backlog.go,
 //     stored.go, stray.go.
 //   - What ends by its age: expiring.go, purge.go, purgepage.go.
-//   - Schedules: scheduled.go, dueline.go, dispatch.go, reschedule.go, schedulelist.go.
+//   - Schedules: scheduled.go, schedulepast.go, dueline.go, dispatch.go, reschedule.go, schedulelist.go.
 //   - Bulks: bulk.go, bulkwork.go, bulkstep.go, bulklist.go, bulksweep.go.
 //   - Replays: replay.go.
 package durable

@@ -173,6 +173,11 @@ func (c change) join(ctx context.Context, p Put, out *Channel) error {
 	if p.Group == nil || *p.Group == out.Group {
 		return nil
 	}
+	if p.Move != nil {
+		if err := p.Move(); err != nil {
+			return err
+		}
+	}
 	out.Group, out.GroupPaused = *p.Group, false
 	if out.Group == "" {
 		return nil

@@ -88,10 +88,14 @@ func (s *Store) run(ctx context.Context, t transaction, f func(ctx context.Conte
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	f, done := s.audited(ctx, t, f)
-	err := s.runAgain(ctx, t, f)
-	done(err)
+	err := errPanicked
+	defer func() { done(err) }()
+	err = s.runAgain(ctx, t, f)
 	return err
 }
+
+// errPanicked is what becomes of a transaction that panics: nothing of it is committed.
+var errPanicked = errors.New("durable: the transaction panicked")
 
 func (s *Store) runAgain(ctx context.Context, t transaction, f func(ctx context.Context, tx *sql.Tx) error) error {
 	db := s.db

@@ -28,16 +28,24 @@ var (
 	ErrDamaged = errors.New("durable: the file is no whole copy of a store")
 	// ErrOccupied means that a folder has a store that would be replaced.
 	ErrOccupied = errors.New("durable: the folder has a store already")
+	// ErrOwnFile means that a file is one that a restore replaces or removes.
+	ErrOwnFile = errors.New("durable: the file belongs to the store that would be replaced")
 )
 
 // RestoreSQLite makes a copy of BackupSQLite the embedded store in a folder. Where the folder has a
 // store, RestoreSQLite replaces it with force, and returns the name that it has kept it under; else the
 // error is ErrOccupied. ErrDamaged: the file is no whole copy. ErrNewerSchema: it is of a newer
-// release. After an error the store in the folder is what it was.
+// release. ErrOwnFile: the file is the store itself, or one beside it that is removed. After an error
+// the store in the folder is what it was.
 //
 // At each moment the file of the store is the old one or the new one, whole and flushed. A crash may
 // leave penstock.db.restoring, which the next restore replaces.
 func RestoreSQLite(ctx context.Context, dir, file string, force bool) (kept string, err error) {
+	to := filepath.Join(dir, databaseFile)
+	part := to + ".restoring"
+	if err := checkApart(file, to, to+"-wal", to+"-shm", to+"-journal", part); err != nil {
+		return "", err
+	}
 	if err := checkCopy(ctx, file); err != nil {
 		return "", err
 	}
@@ -52,11 +60,9 @@ func RestoreSQLite(ctx context.Context, dir, file string, force bool) (kept stri
 		return "", fmt.Errorf("durable: %w", err)
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	to := filepath.Join(dir, databaseFile)
 	if info, err := os.Stat(to); err == nil && info.Size() > 0 && !force {
 		return "", fmt.Errorf("%w: %s; it is kept under another name with --force", ErrOccupied, to)
 	}
-	part := to + ".restoring"
 	err = copyFlushed(file, part)
 	if err == nil {
 		err = checkCopy(ctx, part)
@@ -71,6 +77,20 @@ func RestoreSQLite(ctx context.Context, dir, file string, force bool) (kept stri
 		return "", fmt.Errorf("durable: restore: %w", errors.Join(err, removed(part)))
 	}
 	return kept, flush(dir)
+}
+
+// checkApart refuses a file that is one of others, by whatever name. A file that is missing is none of them.
+func checkApart(file string, others ...string) error {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil // checkCopy says what is wrong with it
+	}
+	for _, other := range others {
+		if there, err := os.Stat(other); err == nil && os.SameFile(info, there) {
+			return fmt.Errorf("%w: %s is %s; copy it to a place outside the folder and restore that", ErrOwnFile, file, other)
+		}
+	}
+	return nil
 }
 
 // checkCopy reads a whole file of a store.

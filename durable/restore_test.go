@@ -103,6 +103,32 @@ func TestAStoreThatCannotBeReadIsReplacedAndKept(t *testing.T) {
 	require.Equal(t, []string{"new"}, channelsOf(t, dir))
 }
 
+// The part that a cut restore has left may be the last copy there is: a restore of it does not remove it.
+func TestAFileThatWouldBeReplacedIsNotRestored(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, madeStore(t, dir, "old").Close())
+	text, err := os.ReadFile(copyOf(t, "new"))
+	require.NoError(t, err)
+	part := filepath.Join(dir, databaseFile+".restoring")
+	require.NoError(t, os.WriteFile(part, text, 0o600))
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(part, link))
+	store := filepath.Join(dir, databaseFile)
+	for _, file := range []string{part, link, store, filepath.Join(dir, ".", "..", filepath.Base(dir), databaseFile)} {
+		_, err = RestoreSQLite(t.Context(), dir, file, true)
+		require.ErrorIs(t, err, ErrOwnFile, file)
+	}
+	now, err := os.ReadFile(part)
+	require.NoError(t, err)
+	require.Equal(t, text, now)
+	require.Equal(t, []string{"old"}, channelsOf(t, dir))
+	moved := filepath.Join(t.TempDir(), "moved")
+	require.NoError(t, os.Rename(part, moved))
+	_, err = RestoreSQLite(t.Context(), dir, moved, true)
+	require.NoError(t, err)
+	require.Equal(t, []string{"new"}, channelsOf(t, dir))
+}
+
 // Whatever is wrong with a file, the store that is there stays, byte by byte.
 func TestAFileThatIsNoWholeCopyChangesNothing(t *testing.T) {
 	whole, err := os.ReadFile(copyOf(t, "new"))

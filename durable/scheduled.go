@@ -147,7 +147,8 @@ FROM scheduled
 //   - any other error: the schedule is not stored, unless the error is ErrOutcomeUnknown.
 func (s *Store) Schedule(ctx context.Context, node NodeLease, batch []*Scheduled) []error {
 	errs := make([]error, len(batch))
-	var todo []int
+	var todo, past, behind []int
+	earlier := map[keyOf]bool{}
 	demanding := slices.ContainsFunc(batch, func(m *Scheduled) bool { return m.Replicated })
 	var alone error // nothing is stored that demands a second server where there is none
 	if demanding {
@@ -160,14 +161,25 @@ func (s *Store) Schedule(ctx context.Context, node NodeLease, batch []*Scheduled
 		}
 		switch {
 		case errs[i] != nil:
-		case m.Past: // its transaction ends without a row
-			errs[i] = s.scheduleOne(ctx, node, m)
+		case m.Past && earlier[keyOf{m.ChannelNo, m.Key}]: // it may repeat a schedule of this batch
+			behind = append(behind, i)
+		case m.Past:
+			past = append(past, i)
 		default:
 			todo = append(todo, i)
+			earlier[keyOf{m.ChannelNo, m.Key}] = m.Key != ""
 		}
 	}
+	s.schedulePast(ctx, node, batch, past, errs)
+	s.scheduleAll(ctx, node, batch, todo, errs)
+	s.schedulePast(ctx, node, batch, behind, errs)
+	return errs
+}
+
+// scheduleAll stores those schedules of a batch.
+func (s *Store) scheduleAll(ctx context.Context, node NodeLease, batch []*Scheduled, todo []int, errs []error) {
 	if len(todo) == 0 {
-		return errs
+		return
 	}
 	err := s.schedule(ctx, node, batch, todo, errs)
 	if err == nil || !s.refusesRow(err) {
@@ -176,12 +188,11 @@ func (s *Store) Schedule(ctx context.Context, node NodeLease, batch []*Scheduled
 				errs[i] = err
 			}
 		}
-		return errs
+		return
 	}
 	for _, i := range todo { // each alone, because one of them has a Key that is taken
 		errs[i] = s.scheduleOne(ctx, node, batch[i])
 	}
-	return errs
 }
 
 // refusesRow reports whether err refuses a row, because of its key or of its values.
@@ -204,22 +215,12 @@ func (s *Store) schedule(ctx context.Context, node NodeLease, batch []*Scheduled
 // scheduleRows stores those schedules of a batch.
 func (s *Store) scheduleRows(ctx context.Context, tx *sql.Tx, node NodeLease, batch []*Scheduled, which []int,
 	errs []error) error {
+	if err := maySchedule(ctx, tx, node, batch, which); err != nil {
+		return err
+	}
 	var keys, plans []any
-	var past error // of a schedule that is Past
-	checked := map[uint32]bool{}
 	for _, i := range which {
 		m := batch[i]
-		if !checked[m.ChannelNo] {
-			checked[m.ChannelNo] = true
-			var may int
-			if err := tx.QueryRowContext(ctx, selectMaySchedule, node.No, m.ChannelNo, node.Token[:],
-				node.Known).Scan(&may); err != nil {
-				return err
-			}
-			if may == 0 {
-				return ErrStale
-			}
-		}
 		switch {
 		case m.Idempotent():
 			rest, err := s.resolveUses(ctx, tx, []entry{{m.planned(), 0}}, errs[i:i+1])
@@ -236,9 +237,6 @@ func (s *Store) scheduleRows(ctx context.Context, tx *sql.Tx, node NodeLease, ba
 		case m.Key != "":
 			keys = append(keys, m.ChannelNo, []byte(m.Key), m.ID[:])
 		}
-		if m.Past {
-			past = ErrPast
-		}
 		row := *m
 		row.Status = ScheduleWaiting
 		plans = append(plans, row.made().fields()...)
@@ -251,10 +249,27 @@ func (s *Store) scheduleRows(ctx context.Context, tx *sql.Tx, node NodeLease, ba
 			return err
 		}
 	}
-	if past != nil {
-		return past
-	}
 	return insertRows(ctx, tx, insertScheduled, plans)
+}
+
+// maySchedule returns ErrStale where one of the channels takes no schedule of the node.
+func maySchedule(ctx context.Context, tx *sql.Tx, node NodeLease, batch []*Scheduled, which []int) error {
+	checked := map[uint32]bool{}
+	for _, i := range which {
+		no := batch[i].ChannelNo
+		if checked[no] {
+			continue
+		}
+		checked[no] = true
+		var may int
+		if err := tx.QueryRowContext(ctx, selectMaySchedule, node.No, no, node.Token[:], node.Known).Scan(&may); err != nil {
+			return err
+		}
+		if may == 0 {
+			return ErrStale
+		}
+	}
+	return nil
 }
 
 // scheduleOne stores a schedule, or returns what has its Key.
@@ -270,7 +285,7 @@ func (s *Store) scheduleOne(ctx context.Context, node NodeLease, m *Scheduled) e
 	return s.scheduleRefused(ctx, s.reads, m, err)
 }
 
-// scheduleRefused returns the result of a schedule whose row the store refuses.
+// scheduleRefused returns the result of a schedule whose row the store refuses; err nil: because its Key is taken.
 func (s *Store) scheduleRefused(ctx context.Context, q querier, m *Scheduled, err error) error {
 	row, e := s.scheduledRow(ctx, q, selectScheduledByID, m.ID[:])
 	if errors.Is(e, ErrNotFound) && m.Key != "" {

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,29 +22,11 @@ type Survey struct {
 	Schema  int64         // the version of its tables; 0: there are none
 	Missing []string      // rights of a MySQL user that the broker needs, and the user lacks
 	ByRole  bool          // the user has a role, whose rights are not looked at
+	Unclear bool          // the user may have rights that are Missing: not all its grants were understood
+	Unread  bool          // the log of an embedded store, which has what was committed last, was not read
 }
 
-// What a broker needs of a MySQL user: on the rows, and on the tables for migrations.
-var (
-	RowRights   = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
-	TableRights = []string{"CREATE", "ALTER", "INDEX", "DROP"}
-)
-
 const (
-	// The pattern of a grant is one of LIKE. CURRENT_USER() has no quotes, and a grantee has.
-	selectRights = `
-SELECT privilege_type
-FROM information_schema.user_privileges
-WHERE grantee = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''')
-UNION
-SELECT privilege_type
-FROM information_schema.schema_privileges
-WHERE grantee = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''')
-  AND DATABASE() LIKE table_schema`
-
-	selectRole = `
-SELECT COALESCE(CURRENT_ROLE(), 'NONE')`
-
 	selectServerMs = `
 SELECT CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)`
 
@@ -120,27 +101,6 @@ func (s *Survey) askClock(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-func (s *Survey) askRights(ctx context.Context, db *sql.DB) error {
-	var role string
-	if err := db.QueryRowContext(ctx, selectRole).Scan(&role); err == nil && role != "NONE" {
-		s.ByRole = true
-		return nil
-	}
-	var have []string
-	err := each(ctx, db, selectRights, nil, func(r *sql.Rows) error {
-		var right string
-		err := r.Scan(&right)
-		have = append(have, strings.ToUpper(right))
-		return err
-	})
-	for _, right := range slices.Concat(RowRights, TableRights) {
-		if !slices.Contains(have, right) {
-			s.Missing = append(s.Missing, right)
-		}
-	}
-	return err
-}
-
 func (s *Survey) askSchema(ctx context.Context, db *sql.DB) (err error) {
 	s.Schema, err = schemaOf(ctx, db, mysqlDialect)
 	return err
@@ -156,18 +116,21 @@ func schemaOf(ctx context.Context, db *sql.DB, d dialect) (version int64, err er
 	return version, err
 }
 
-// SurveySQLite looks at the embedded store in a folder. A broker may use it meanwhile. The error is
-// fs.ErrNotExist where there is none.
+// SurveySQLite looks at the embedded store in a folder. A broker may use it meanwhile. It makes and changes no file.
+// The error is fs.ErrNotExist where there is none.
 func SurveySQLite(ctx context.Context, dir string) (s Survey, err error) {
 	file := filepath.Join(dir, databaseFile)
 	if _, err := os.Stat(file); err != nil {
 		return Survey{}, fmt.Errorf("durable: no embedded store: %w", err)
 	}
-	params := []string{"mode", "ro"}
-	// Without a log beside it nothing else has the file open, or nobody writes: no file is made for the
-	// look.
-	if log, err := os.Stat(file + "-wal"); err != nil || log.Size() == 0 {
-		params = append(params, "immutable", "1")
+	params := []string{"mode", "ro", "immutable", "1"} // no file is made or changed for the look
+	if log, err := os.Stat(file + "-wal"); err == nil && log.Size() > 0 {
+		// The index of the log is shared with a broker that runs. Without one SQLite would have to make it.
+		if _, err := os.Stat(file + "-shm"); err == nil {
+			params = []string{"mode", "ro", "readonly_shm", "1"}
+		} else {
+			s.Unread = true
+		}
 	}
 	db, err := openFile(file, params...)
 	if err != nil {

@@ -31,7 +31,7 @@ func (s *Store) Tap(hear func(text string)) {
 // copy it, or belong to a server with replicas, and rare ones.
 var (
 	UnheardMySQL = append([]string{setSession, setReadCommitted, selectSession, selectVersion, selectVariables,
-		selectRights, selectRole, selectServerMs, selectSchema, selectHasSchema.mysql,
+		showGrants, selectDatabase, selectRole, selectServerMs, selectSchema, selectHasSchema.mysql,
 		selectGroup, upsertProof, selectHasScheduled, selectHasChange, insertClock.mysql}, unheard...)
 	UnheardSQLite = append([]string{selectSQLiteVersion, vacuumInto, checkBackup, checkWhole, emptyLog, selectSize,
 		selectSchema, selectHasSchema.sqlite, insertClock.sqlite}, unheard...)

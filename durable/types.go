@@ -178,8 +178,10 @@ type Put struct {
 	// Settings is of a producer only; as Intake. Replies makes the consumer of its replies follow them.
 	Settings func(record string) (string, error)
 	Replies  func(settings string, k Consumer) (Consumer, error)
-	// Group is of a channel only: the ID of its group, "" for none.
+	// Group is of a channel only: the ID of its group, "" for none. Where the channel has another one, Move may refuse
+	// it: its error is returned, and nothing is stored.
 	Group *string
+	Move  func() error
 	// Limits is of a group only: it returns the new record for the stored one, as Intake, and MaxChannels.
 	Limits func(record string) (string, int, error)
 	// Intake is of a channel only: it returns the new record for the stored one. If it fails, its

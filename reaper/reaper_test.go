@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/model/auditlog"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/jobs"
@@ -459,7 +460,7 @@ func TestWithAURLTheReconcilerAsksTheReTriggerEndpoint(t *testing.T) {
 		w.WriteHeader(http.StatusAccepted)
 	}))
 	t.Cleanup(server.Close)
-	r := newRig(t, 100, func(o *Options) { o.Retrigger = NewRetrigger(server.URL+"/", "admin") })
+	r := newRig(t, 100, func(o *Options) { o.Retrigger = NewRetrigger(server.URL+"/", "admin", auditlog.Printer{}) })
 	t.Cleanup(r.Retrigger.Close)
 	r.publish(0)
 	r.round() // the first scan of a consumer loads by priority, in process

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/auditlog"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/redisq"
@@ -21,12 +22,14 @@ import (
 type Retrigger struct {
 	base   string
 	token  string
+	prints auditlog.Printer
 	client *http.Client
 }
 
-// NewRetrigger returns a caller of the endpoints under base with the admin token.
-func NewRetrigger(base, adminToken string) *Retrigger {
-	return &Retrigger{base: strings.TrimRight(base, "/"), token: adminToken, client: &http.Client{
+// NewRetrigger returns a caller of the endpoints under base with the admin token, and with the passes of
+// prints.
+func NewRetrigger(base, adminToken string, prints auditlog.Printer) *Retrigger {
+	return &Retrigger{base: strings.TrimRight(base, "/"), token: adminToken, prints: prints, client: &http.Client{
 		Timeout: 10 * time.Second,
 		Transport: &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute,
 			TLSHandshakeTimeout: 5 * time.Second},
@@ -46,6 +49,7 @@ func (t *Retrigger) Message(ctx context.Context, channelID string, id ident.ID) 
 	}
 	req.Header.Set("X-Broker-Admin-Token", t.token)
 	req.Header.Set("User-Agent", apitype.FailSafe)
+	req.Header.Set(auditlog.FailSafeHeader, t.prints.Pass(channelID, id.String()))
 	res, err := t.client.Do(req)
 	if err != nil {
 		return fmt.Errorf("reaper: re-trigger: %w", err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-broker/penstock/internal/model/auditlog"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
@@ -20,11 +21,11 @@ func TestTheAdminTokenFollowsNoRedirect(t *testing.T) {
 			http.Redirect(w, r, other.URL+r.URL.Path, status)
 		}))
 		t.Cleanup(balancer.Close)
-		r := NewRetrigger(balancer.URL, "s3cret")
+		r := NewRetrigger(balancer.URL, "s3cret", auditlog.Printer{})
 		t.Cleanup(r.Close)
 		err := r.Message(t.Context(), "c", ident.AtMillis(1))
 		require.ErrorContains(t, err, "status 30", "a redirect is a failure")
-		require.NotContains(t, err.Error(), "s3cret")
+		require.NotContains(t, err.Error(), "s3cret", auditlog.Printer{})
 	}
 	require.Zero(t, leaked.Load(), "another host got a request")
 }
@@ -32,7 +33,7 @@ func TestTheAdminTokenFollowsNoRedirect(t *testing.T) {
 func TestTheAdminTokenGoesThroughNoProxyOfTheEnvironment(t *testing.T) {
 	// The standard library reads the environment once in a process, and never uses a proxy
 	// for loopback. The test therefore inspects the setting of the transport.
-	r := NewRetrigger("http://balancer.example", "s3cret")
+	r := NewRetrigger("http://balancer.example", "s3cret", auditlog.Printer{})
 	t.Cleanup(r.Close)
 	transport, ok := r.client.Transport.(*http.Transport)
 	require.True(t, ok, "the default transport uses HTTP_PROXY")

@@ -9,11 +9,11 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/auditlog"
 )
 
-// portrayer returns what the audit log shows of a row, with fingerprints of its secrets under a key that all brokers
+// newPrinter returns what makes fingerprints of secrets, and the passes of the fail-safe, under a key that all brokers
 // share.
-func portrayer(ctx context.Context, store *durable.Store) (func(row any) any, error) {
+func newPrinter(ctx context.Context, store *durable.Store) (auditlog.Printer, error) {
 	key, err := store.Secret(ctx, "audit fingerprints")
-	return audit.Portray(auditlog.Printer{Key: key}), err
+	return auditlog.Printer{Key: key}, err
 }
 
 // newFeed returns the part of this broker in the channel of the audit log.

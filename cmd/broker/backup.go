@@ -60,7 +60,7 @@ func restore(ctx context.Context, file string, force bool, stdout, stderr io.Wri
 		err = errors.Join(gone(filepath.Join(cfg.DataDir, seenFile)), gone(filepath.Join(cfg.DataDir, wentBackFile)))
 	}
 	switch {
-	case errors.Is(err, durable.ErrDamaged), errors.Is(err, durable.ErrOccupied):
+	case errors.Is(err, durable.ErrDamaged), errors.Is(err, durable.ErrOccupied), errors.Is(err, durable.ErrOwnFile):
 		fmt.Fprintf(stderr, "broker: restore: %s; nothing was changed\n", sentence.Of(err))
 		return exitUsage
 	case err != nil:

@@ -34,6 +34,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/statusevents"
 	"github.com/penstock-broker/penstock/internal/feature/tracing"
 	"github.com/penstock-broker/penstock/internal/feature/why"
+	"github.com/penstock-broker/penstock/internal/model/auditlog"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/model/quota"
@@ -88,6 +89,7 @@ type broker struct {
 	status    *statusevents.Collector
 	feed      *audit.Feed
 	portray   func(row any) any // what the audit log shows of a row
+	prints    auditlog.Printer  // of secrets in it
 	journal   journalSigner
 	tokenKey  []byte // seals the access tokens that brokers share
 	mover     *schedule.Mover
@@ -209,9 +211,10 @@ func (b *broker) prepareStore(ctx context.Context) (err error) {
 	if err := b.checkFolder(ctx); err != nil {
 		return err
 	}
-	if b.portray, err = portrayer(ctx, b.store); err != nil {
+	if b.prints, err = newPrinter(ctx, b.store); err != nil {
 		return fmt.Errorf("%w: %w", errStore, err)
 	}
+	b.portray = audit.Portray(b.prints)
 	if err := b.makeSystemChannels(ctx); err != nil {
 		return fmt.Errorf("%w: %w", errStore, err)
 	}

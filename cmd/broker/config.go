@@ -2,6 +2,7 @@ package main
 
 import (
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,7 +50,7 @@ type config struct {
 	RationalDelay   time.Duration   `env:"BROKER_RATIONAL_DELAY" envDefault:"2s" doc:"Age at which the fail-safe steps in."`
 	MaxRetries      int             `env:"BROKER_MAX_RETRIES" envDefault:"5" doc:"Retries after the first attempt: 5 means at most 6 attempts."`
 	RetryBackoff    []time.Duration `env:"BROKER_RETRY_BACKOFF" envDefault:"5s,30s,60s" doc:"Waits before retry 1, 2, 3; after the list the last one doubles each time."`
-	RetryMaxDelay   time.Duration   `env:"BROKER_RETRY_MAX_DELAY" envDefault:"1h" doc:"Longest wait before a retry."`
+	RetryMaxDelay   time.Duration   `env:"BROKER_RETRY_MAX_DELAY" envDefault:"1h" doc:"Longest wait before a retry, and longest hold by Retry-After. A wait that a consumer lists in its backoff is kept, however long."`
 	RetryJitter     float64         `env:"BROKER_RETRY_JITTER" envDefault:"0.1" doc:"Fraction of the wait that is added at random; never earlier than configured."`
 	TombstoneAfter  int             `env:"BROKER_TOMBSTONE_AFTER" envDefault:"0" doc:"More failed push attempts than this within the tombstone window make a consumer DEAD. 0: never."`
 	TombstoneWindow time.Duration   `env:"BROKER_TOMBSTONE_WINDOW" envDefault:"24h" doc:"Sliding window of the tombstone."`
@@ -198,9 +199,13 @@ func (c *config) openManagement() bool {
 
 // policy returns the delivery policy of consumers without settings of their own.
 func (c *config) policy() policy.Policy {
+	own := slices.Clone(c.RetryBackoff)
+	for i := range own { // a consumer's own list has no bound
+		own[i] = min(own[i], c.RetryMaxDelay)
+	}
 	p := policy.Policy{
 		TTL:     c.TTL,
-		Timeout: c.DeliveryTimeout, Lease: c.visible(), MaxRetries: c.MaxRetries, Backoff: policy.Waits(c.RetryBackoff...),
+		Timeout: c.DeliveryTimeout, Lease: c.visible(), MaxRetries: c.MaxRetries, Backoff: policy.Waits(own...),
 		MaxDelay: c.RetryMaxDelay, Jitter: c.RetryJitter,
 		TombstoneAfter: c.TombstoneAfter, TombstoneWindow: c.TombstoneWindow,
 	}

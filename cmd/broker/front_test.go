@@ -120,6 +120,48 @@ func TestABrokerServesHTTP2AndTLS(t *testing.T) {
 	require.Less(t, <-answered, 300, "an empty answer, no broken stream")
 }
 
+// A request of HTTP/2 without an end keeps no listener open, and no idle connection of HTTP/1.1.
+func TestAStopClosesHTTP1BesideARequestOfHTTP2(t *testing.T) {
+	parallel(t)
+	f := embeddedWorld(t).with("BROKER_DRAIN_TIMEOUT=1h").startFronted()
+	f.sample("k")
+	c, base := f.client(false, true)
+	out, in := io.Pipe()
+	r, err := http.NewRequest("POST", base+"/channel/c/broadcast", out)
+	require.NoError(t, err)
+	for line := range strings.Lines(rawTokens) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		r.Header.Set(name, value)
+	}
+	answered := make(chan int, 1)
+	go func() {
+		got, err := c.Do(r)
+		if err != nil {
+			answered <- 0
+			return
+		}
+		_ = got.Body.Close()
+		answered <- got.StatusCode
+	}()
+	_, err = in.Write([]byte("begins"))
+	require.NoError(t, err)
+	eventually(t, "the request", func() bool { return f.gauge(t, `penstock_share_held{bound="streams"}`) == 1 })
+	idle := f.dial()
+	_, err = io.WriteString(idle, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+	require.NoError(t, err)
+	ended := make(chan int, 1)
+	go func() { ended <- f.stop() }()
+	_, err = io.Copy(io.Discard, idle) // until it is closed
+	require.NoError(t, err)
+	eventually(t, "the listener to close", func() bool {
+		_, err := f.try("GET", "/livez", "")
+		return err != nil
+	})
+	require.NoError(t, in.Close())
+	require.Equal(t, 201, <-answered)
+	require.Zero(t, <-ended)
+}
+
 // The crowd of one address has the same bounds on each listener, and locks nobody out.
 func TestACrowdOnTheListenersOfHTTP2LocksNobodyOut(t *testing.T) {
 	parallel(t)

@@ -205,3 +205,12 @@ func TestABulkLeavesThePublishRateToOthers(t *testing.T) {
 	s.put(s.path(), "publishRate", "")
 	s.awaitBulk(large, "DONE")
 }
+
+// Behind its last row a bulk waits for no place: one with as many rows as there are places is done.
+func TestABulkWaitsForNoPlaceBehindItsLastRow(t *testing.T) {
+	parallel(t)
+	s, _ := embeddedWorld(t).start().grouped(t)
+	s.put(s.path(), "publishRate", "16/1h")
+	bulk := s.bulk("application/x-ndjson", strings.Repeat("{\"Payload\":\"row\"}\n", 16)+"\n")
+	require.EqualValues(t, 16, s.awaitBulk(bulk, "DONE").Published)
+}

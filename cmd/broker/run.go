@@ -133,7 +133,7 @@ func (b *broker) watchStores(ctx context.Context) {
 
 // drain ends the HTTP server without a failed request. The broker reports that it is not ready and
 // closes each connection after its answer, but serves requests until load balancers have noticed.
-// It then closes the listener and waits for the requests under way.
+// It then closes all listeners and waits for the requests under way.
 func (b *broker) drain(ctx context.Context) {
 	delay := b.cfg.drainDelay()
 	b.log.Info("stopping: not ready, finishing accepted requests", "drain_delay", delay.String())
@@ -144,12 +144,16 @@ func (b *broker) drain(ctx context.Context) {
 	b.plane.Drain()
 	shutdown, cancel := context.WithTimeout(ctx, b.cfg.DrainTimeout+stopGrace) // a body may come slowly
 	defer cancel()
-	if err := b.front.Shutdown(shutdown); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		b.log.Warn("the listeners of HTTP/2 and TLS did not close cleanly", "error", err)
-	}
+	var wg sync.WaitGroup // side by side: a request of HTTP/2 without an end takes no time from those of HTTP/1.1
+	wg.Go(func() {
+		if err := b.front.Shutdown(shutdown); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			b.log.Warn("the listeners of HTTP/2 and TLS did not close cleanly", "error", err)
+		}
+	})
 	if err := b.server.ShutdownWithContext(shutdown); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		b.log.Warn("listener did not close cleanly", "error", err)
 	}
+	wg.Wait()
 	b.front.Close() // what is left after the time
 }
 

@@ -4294,6 +4294,8 @@ SELECT COUNT(*)
 FROM sqs_keys
 WHERE channel_no = ?;
 
+SELECT DATABASE();
+
 SELECT GET_LOCK(CONCAT('penstock ', SHA1(DATABASE())), 2);
 
 SELECT MAX(at_ms)
@@ -4548,6 +4550,12 @@ WHERE consumer_no = ?
   AND message_id <= ?
 ORDER BY message_id;
 
+SELECT msg_key
+FROM message_keys
+WHERE channel_no = ?
+  AND msg_key IN (?...)
+LOCK IN SHARE MODE;
+
 SELECT no
 FROM audit
 WHERE at_ms < ?
@@ -4570,15 +4578,6 @@ FROM nodes
 WHERE expires_ms <= ?
 ORDER BY no
 LIMIT 1;
-
-SELECT privilege_type
-FROM information_schema.user_privileges
-WHERE grantee = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''')
-UNION
-SELECT privilege_type
-FROM information_schema.schema_privileges
-WHERE grantee = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''')
-  AND DATABASE() LIKE table_schema;
 
 SELECT producer_no
 FROM awaiting_replies
@@ -4692,6 +4691,8 @@ WHERE Variable_name IN (
     'log_bin',
     'wsrep_on'
 );
+
+SHOW GRANTS;
 
 SHOW SESSION VARIABLES
 WHERE Variable_name IN (

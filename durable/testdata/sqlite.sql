@@ -4446,6 +4446,11 @@ WHERE consumer_no = ?
   AND message_id <= ?
 ORDER BY message_id;
 
+SELECT msg_key
+FROM message_keys
+WHERE channel_no = ?
+  AND msg_key IN (?...);
+
 SELECT no
 FROM audit
 WHERE at_ms < ?

@@ -16,18 +16,19 @@ func Portray(prints auditlog.Printer) func(row any) any {
 	return func(row any) any {
 		switch r := row.(type) {
 		case durable.Producer:
-			return map[string]any{"ID": r.ID, "Name": r.Name, "Token": prints.Print(r.Token),
-				"PublishSecret": prints.Print(r.PublishSecret), "Settings": policy.Printed(r.Settings, prints.Print)}
+			return with(r.Former, map[string]any{"ID": r.ID, "Name": r.Name, "Token": prints.Print(r.Token),
+				"PublishSecret": prints.Print(r.PublishSecret), "Settings": policy.Printed(r.Settings, prints.Print)})
 		case durable.Channel:
-			return map[string]any{"ID": r.ID, "Name": r.Name, "Token": prints.Print(r.Token), "Paused": r.Paused,
-				"Group": r.Group, "Settings": policy.Printed(r.Intake, prints.Print)}
+			return with(r.Former, map[string]any{"ID": r.ID, "Name": r.Name, "Token": prints.Print(r.Token),
+				"Paused": r.Paused, "Group": r.Group, "Settings": policy.Printed(r.Intake, prints.Print)})
 		case durable.Group:
 			return map[string]any{"ID": r.ID, "Name": r.Name, "Paused": r.Paused, "MaxChannels": r.MaxChannels,
 				"Settings": r.Settings}
 		case durable.Consumer:
-			return map[string]any{"ID": r.ID, "Name": r.Name, "Token": prints.Print(r.Token), "Type": r.Type.String(),
-				"CallbackURL": policy.PrintedURL(r.CallbackURL, prints.Print), "Protocol": r.Protocol,
-				"State": r.State.String(), "StateReason": r.StateReason, "Policy": policy.Printed(r.Policy, prints.Print)}
+			return with(r.Former, map[string]any{"ID": r.ID, "Name": r.Name, "Token": prints.Print(r.Token),
+				"Type": r.Type.String(), "CallbackURL": policy.PrintedURL(r.CallbackURL, prints.Print),
+				"Protocol": r.Protocol, "State": r.State.String(), "StateReason": r.StateReason,
+				"Policy": policy.Printed(r.Policy, prints.Print)})
 		case durable.APIToken:
 			shown := map[string]any{"ID": r.ID, "Name": r.Name, "Scopes": strings.Fields(r.Scopes)}
 			if r.ExpiresMs > 0 {
@@ -39,6 +40,15 @@ func Portray(prints auditlog.Printer) func(row any) any {
 		}
 		return progress(row)
 	}
+}
+
+// with adds until when the token before the present one is valid, where there is one. A later change does not
+// remove what has passed.
+func with(f durable.Former, shown map[string]any) map[string]any {
+	if f.FormerUntilMs > 0 {
+		shown["FormerEndsAt"] = at(f.FormerUntilMs)
+	}
+	return shown
 }
 
 // progress shows a row of work that has no secret.

@@ -163,6 +163,12 @@ func (b *Bulks) gather(ctx context.Context, src *source, bulk *durable.Bulk, mos
 	var later []int64
 	bytes := 0
 	for n := 0; n < most && bytes < stepBytes; n++ {
+		if err := src.more(ctx); errors.Is(err, io.EOF) { // no place is waited for behind the last row
+			step.Last = true
+			break
+		} else if err != nil {
+			return nil, err
+		}
 		if *have == 0 {
 			if *have, err = b.places(ctx, bulk, n > 0); err != nil {
 				return nil, err
@@ -172,10 +178,6 @@ func (b *Bulks) gather(ctx context.Context, src *source, bulk *durable.Bulk, mos
 			}
 		}
 		row, bad, err := src.next(ctx)
-		if errors.Is(err, io.EOF) {
-			step.Last = true
-			break
-		}
 		if err != nil {
 			return nil, err
 		}

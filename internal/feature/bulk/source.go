@@ -50,6 +50,11 @@ type source struct {
 	maker    *publish.Drafter
 	longest  int
 	at       durable.BulkPosition
+	ahead    struct { // the row that was read and not used yet
+		read bool
+		text []byte
+		err  error
+	}
 }
 
 // open returns the source of a bulk. Its errors are problems where the body can never be expanded.
@@ -105,13 +110,26 @@ func checkHeader(line []byte, t *compiled) ([]string, error) {
 	return columns, t.check(columns)
 }
 
+// more returns io.EOF behind the last row. It reads the next row, and leaves it to next.
+func (s *source) more(ctx context.Context) error {
+	if !s.ahead.read {
+		s.ahead.text, s.ahead.err = s.rows.next(ctx)
+		s.ahead.read = true
+	}
+	if errors.Is(s.ahead.err, errRowTooLong) {
+		return nil
+	}
+	return s.ahead.err
+}
+
 // next returns what the next row becomes, with its number. bad is the reason why it becomes nothing;
 // io.EOF comes alone, after the last row.
 func (s *source) next(ctx context.Context) (row publish.Row, bad, err error) {
-	text, err := s.rows.next(ctx)
-	if err != nil && !errors.Is(err, errRowTooLong) {
+	if err := s.more(ctx); err != nil {
 		return row, nil, err
 	}
+	text, err := s.ahead.text, s.ahead.err
+	s.ahead.read = false
 	s.at = durable.BulkPosition{Row: s.at.Row + 1, Byte: s.rows.at}
 	if err != nil {
 		hint := ""

@@ -25,6 +25,8 @@ type answer struct {
 	w    http.ResponseWriter
 	pace *pace
 	last bool // the connection takes no other request
+	// begun says that status and headers were written.
+	begun bool
 }
 
 // relay passes the answer on that from has. Each part goes out as it comes, where more is to come: an
@@ -82,6 +84,7 @@ func (a *answer) head(got *http.Response) {
 	if a.last {
 		h.Set("Connection", "close") // the connection says that it takes no more
 	}
+	a.begun = true
 	a.w.WriteHeader(got.StatusCode)
 }
 

@@ -42,7 +42,7 @@ const (
 type Options struct {
 	TLS, H2C     net.Listener             // of api.Listen; nil: none
 	Certificates *Certificates            // for TLS
-	Serve        func(net.Listener) error // of the HTTP/1.1 server; returns when its listener is closed
+	Serve        func(net.Listener) error // of the HTTP/1.1 server; returns when Accept of its listener fails
 	Streams      *share.Bound             // of requests under way, by the address of the client
 	Registry     prometheus.Registerer
 	Log          *slog.Logger
@@ -131,7 +131,7 @@ func (f *Front) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg, watch sync.WaitGroup
-	wg.Go(func() { f.ended("inside", f.o.Serve(f.inside)) })
+	wg.Go(func() { f.ended("inside", f.o.Serve(lasting{f.inside})) })
 	if f.o.TLS != nil {
 		watch.Go(func() { guard.Loop(ctx, "certificates", f.watch) })
 		wg.Go(func() { f.ended("h2", f.secure.Serve(f.secured)) })
@@ -239,7 +239,8 @@ func (f *Front) Drain() {
 }
 
 // Shutdown closes the listeners and waits for the requests of HTTP/2 under way; when ctx ends first,
-// it ends them. Requests of HTTP/1.1 over TLS end with the shutdown of that server.
+// it ends them. Requests of HTTP/1.1 over TLS end with the shutdown of that server, which may run at the
+// same time and waits for the end of this one.
 func (f *Front) Shutdown(ctx context.Context) error {
 	if f == nil {
 		return nil

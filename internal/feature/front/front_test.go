@@ -529,6 +529,26 @@ func TestAStopWaitsForRequestsUnderWay(t *testing.T) {
 	<-stopped
 }
 
+// While the HTTP/1.1 server stops, the front still serves what comes on connections that it has.
+func TestTheServerMayStopWhileTheFrontServes(t *testing.T) {
+	r := newRig(t, echo, nil)
+	c, base := r.client("h2")
+	got, err := c.Post(base, "text/x", strings.NewReader("before"))
+	require.Equal(t, "before", read(t, got, err))
+	stopped := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	go func() { stopped <- r.server.ShutdownWithContext(ctx) }()
+	for range 20 {
+		got, err = c.Post(base, "text/x", strings.NewReader("meanwhile"))
+		require.Equal(t, "meanwhile", read(t, got, err))
+		time.Sleep(time.Millisecond)
+	}
+	c.CloseIdleConnections()
+	require.NoError(t, r.front.Shutdown(ctx))
+	require.NoError(t, <-stopped)
+}
+
 // Somebody who takes the listener of h2c for one of HTTP/1.1 is told.
 func TestTheListenerOfH2CRefusesHTTP1(t *testing.T) {
 	r := newRig(t, echo, nil)

@@ -158,3 +158,10 @@ func (e *entrance) Close() error {
 
 // Addr is that of no network.
 func (*entrance) Addr() net.Addr { return &net.TCPAddr{} }
+
+// A lasting is an entrance that the HTTP/1.1 server does not close: while that server stops, requests
+// of HTTP/2 whose clients do not know it yet still enter. The front closes it.
+type lasting struct{ *entrance }
+
+// Close does nothing.
+func (lasting) Close() error { return nil }

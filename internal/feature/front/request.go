@@ -1,6 +1,7 @@
 package front
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -111,34 +112,72 @@ func head(b []byte, r *http.Request) []byte {
 	return append(b, "\r\n"...)
 }
 
+// measured reports whether the header content-length can be the length of the body: it is absent, or
+// one number, and that of a request without a body is 0. net/http takes a wrong one of these for 0, and
+// looks at the frames of a body only.
+func measured(r *http.Request) bool {
+	said := r.Header["Content-Length"]
+	if said == nil {
+		return true
+	}
+	if len(said) != 1 {
+		return false
+	}
+	n, err := strconv.ParseUint(said[0], 10, 63)
+	return err == nil && n == uint64(max(r.ContentLength, 0))
+}
+
+var errCut = errors.New("front: the body is not as long as announced")
+
 // sendBody writes the body of r to w. A body that did not come whole ends w, so that the server does
-// not take what came for all of it; trailers are dropped.
-func sendBody(w *half, r *http.Request) {
+// not take what came for all of it; trailers are dropped. errCut: it was not as long as announced.
+func sendBody(w *half, r *http.Request) error {
 	buf := pieces.Get().(*[]byte)
 	defer pieces.Put(buf)
-	piece := (*buf)[frame : frame+bodyPiece]
+	if r.ContentLength >= 0 {
+		return sendAnnounced(w, r, (*buf)[:bodyPiece])
+	}
 	for {
-		n, err := r.Body.Read(piece)
+		n, err := r.Body.Read((*buf)[frame : frame+bodyPiece])
 		if n > 0 {
-			out := piece[:n]
-			if r.ContentLength < 0 {
-				out = chunk(*buf, n)
-			}
-			if _, failed := w.Write(out); failed != nil {
-				return // the server wants no more of it
+			if _, failed := w.Write(chunk(*buf, n)); failed != nil {
+				return nil // the server wants no more of it
 			}
 		}
 		switch {
 		case err == nil:
 		case err != io.EOF:
 			w.end()
-			return
+			return nil
 		default:
-			if r.ContentLength < 0 {
-				_, _ = w.Write([]byte("0\r\n\r\n")) // as above
-			}
-			return
+			_, _ = w.Write([]byte("0\r\n\r\n")) // as above
+			return nil
 		}
+	}
+}
+
+// sendAnnounced writes a body of a length. Its last byte waits for the end of the stream, which says
+// that no more comes: the server would take the body for whole.
+func sendAnnounced(w *half, r *http.Request, piece []byte) error {
+	kept := 0
+	for left := r.ContentLength; ; {
+		n, err := r.Body.Read(piece[kept:])
+		n, kept = n+kept, 0
+		switch {
+		case err != nil && err != io.EOF:
+			if r.Context().Err() == nil {
+				return errCut
+			}
+			w.end()
+			return nil
+		case err == nil && int64(n) >= left:
+			n, kept = n-1, 1
+		}
+		if _, failed := w.Write(piece[:n]); failed != nil || err != nil {
+			return nil // the server wants no more of it, or has it
+		}
+		left -= int64(n)
+		copy(piece, piece[n:n+kept])
 	}
 }
 

@@ -3,6 +3,7 @@ package front
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"strconv"
@@ -53,7 +54,10 @@ var (
 		"This listener speaks HTTP/2 only, with prior knowledge (h2c). HTTP/1.1 is at BROKER_LISTEN, and over TLS at "+
 			"BROKER_TLS_LISTEN.")
 	errMalformed = problem.New(http.StatusBadRequest, "bad_request", "The request is not well-formed HTTP.")
-	errStreams   = &problem.Problem{Status: http.StatusServiceUnavailable, Code: "overloaded", RetryAfter: 1,
+	errLength    = problem.New(http.StatusBadRequest, "bad_request",
+		"The header content-length is not the length of the body: it is no number, is there more than once, or the body "+
+			"is shorter or longer. Nothing of a body that came in part was taken for a whole one.")
+	errStreams = &problem.Problem{Status: http.StatusServiceUnavailable, Code: "overloaded", RetryAfter: 1,
 		Detail: "Too many requests of HTTP/2 are under way from this address, or in all. Nothing was changed; try again."}
 )
 
@@ -75,6 +79,10 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, errMalformed)
 		return
 	}
+	if !measured(r) {
+		refuse(w, errLength)
+		return
+	}
 	key := share.Address(share.AddressOf(conn.RemoteAddr()))
 	if !f.o.Streams.Take(key, 1) {
 		refuse(w, errStreams)
@@ -91,10 +99,15 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, problem.ErrDraining)
 		return
 	}
-	if exchange(link, &answer{w: w, pace: p, last: last || f.stopping.Load()}, r) != nil {
+	a := &answer{w: w, pace: p, last: last || f.stopping.Load()}
+	if err := exchange(link, a, r); err != nil {
 		// A stream that was reset counts as long as its handler runs: net/http bounds these, too.
 		link.abort()
 		<-in.closed
+		if errors.Is(err, errCut) && !a.begun && r.Context().Err() == nil {
+			refuse(w, errLength)
+			return
+		}
 		panic(http.ErrAbortHandler) // the stream ends with an error, as a connection of HTTP/1.1 would
 	}
 }
@@ -110,8 +123,8 @@ func wrap(in *inside, state *tls.ConnectionState) net.Conn {
 }
 
 // exchange writes the request and passes the answer on. The answer may come before the end of the
-// request. A client that leaves breaks the link.
-func exchange(link *link, a *answer, r *http.Request) error {
+// request. A client that leaves breaks the link. errCut: the body was not as long as announced.
+func exchange(link *link, a *answer, r *http.Request) (failed error) {
 	stop := context.AfterFunc(r.Context(), link.abort)
 	defer stop()
 	buf := pieces.Get().(*[]byte)
@@ -119,14 +132,20 @@ func exchange(link *link, a *answer, r *http.Request) error {
 	pieces.Put(buf)
 	if err == nil && r.ContentLength != 0 {
 		sent := make(chan struct{})
+		var cut error
 		go func() {
 			defer close(sent)
-			sendBody(link.requests, r)
+			if cut = sendBody(link.requests, r); cut != nil {
+				link.abort()
+			}
 		}()
 		defer func() {
 			link.abort()
 			_ = r.Body.Close() // the read under way returns
 			<-sent
+			if failed != nil {
+				failed = errors.Join(failed, cut)
+			}
 		}()
 	}
 	return a.relay(r, link.answers)

@@ -55,6 +55,9 @@ func mysqlRights(r *Report, s durable.Survey) {
 	switch {
 	case s.ByRole:
 		r.add("mysql.rights", Note, "the user has a role, whose rights were not looked at: it needs %s", all)
+	case len(s.Missing) > 0 && s.Unclear:
+		r.add("mysql.rights", Note, "the user seems to lack %s on the database, but not all its grants were understood "+
+			"(roles, wildcards, grants of tables, partial revokes): it needs %s", strings.Join(s.Missing, ", "), all)
 	case len(s.Missing) > 0:
 		// A user without the rights on tables runs a broker whose tables another one brings up to date.
 		stops := s.Schema < durable.KnownSchema() || slices.ContainsFunc(s.Missing, func(right string) bool {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
+	"github.com/penstock-broker/penstock/internal/tool/answer"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 )
@@ -67,7 +68,7 @@ func (c *call) still() func(ctx context.Context) error {
 // share is whose share of bodies and answers the request uses.
 func (who *identity) share(rc *fasthttp.RequestCtx) share.Key {
 	if who.key == nil {
-		return intake.Manager(rc)
+		return answer.KeyOf(rc) // of open management
 	}
 	return share.Channel(who.key.ChannelNo)
 }

@@ -165,7 +165,7 @@ func differ(was, is string) bool {
 func (d *Dashboard) perform(v *view, visit Visit, a *action, t *target) {
 	out, err := a.do(v, t)
 	log := d.o.Log.With("action", t.Action, "channel", t.Channel, "consumer", t.Consumer, "address",
-		v.rc.RemoteAddr().String(), "request_id", string(v.rc.Response.Header.Peek("X-Request-ID")))
+		d.o.Client(v.rc).String(), "request_id", string(v.rc.Response.Header.Peek("X-Request-ID")))
 	if v.portal != nil {
 		log = log.With("by_link", true)
 	}

@@ -170,7 +170,7 @@ func (d *Dashboard) send(ctx context.Context, v *view, p *publishForm) (a Answer
 	a, err = v.do(Request{Method: fasthttp.MethodPost, Path: "/channel/" + url.PathEscape(p.Channel) + "/broadcast",
 		Headers: headers, Body: []byte(p.Payload)})
 	log := d.o.Log.With("action", "publish", "channel", p.Channel, "producer", p.Producer, "address",
-		v.rc.RemoteAddr().String(), "request_id", string(v.rc.Response.Header.Peek("X-Request-ID")))
+		d.o.Client(v.rc).String(), "request_id", string(v.rc.Response.Header.Peek("X-Request-ID")))
 	if err != nil {
 		log.Warn("an action by the dashboard was refused", "error", err)
 	} else {

@@ -82,7 +82,7 @@ func (d *Dashboard) showOnce(ctx context.Context, v *view, visit Visit, m Messag
 		return
 	}
 	d.o.Log.Info("a payload was revealed", "channel", m.Channel, "message", m.ID, "bytes", strconv.Itoa(len(m.Payload)),
-		"address", v.rc.RemoteAddr().String())
+		"address", d.o.Client(v.rc).String())
 	v.revealed = true
 	p := v.messageView(m, nil)
 	p.Forms = nil // other forms would be other looks

@@ -3,6 +3,7 @@ package auditlog
 import (
 	"context"
 	"crypto/rand"
+	"maps"
 	"sync"
 )
 
@@ -14,6 +15,8 @@ type Deed struct {
 	Portray func(row any) any
 	// Params are shown as After where the transaction changes no row that is shown. It has no secrets.
 	Params any
+	// Added are members that After has beside those of a row.
+	Added map[string]any
 
 	id       [16]byte
 	deciding sync.Mutex // held by a transaction that writes the entry
@@ -93,6 +96,11 @@ func (d *Deed) Entry() (e Entry, id [16]byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	after := d.after
+	if row, ok := after.(map[string]any); ok && len(d.Added) > 0 {
+		whole := maps.Clone(row)
+		maps.Copy(whole, d.Added)
+		after = whole
+	}
 	if !d.noted {
 		after = d.Params
 	}

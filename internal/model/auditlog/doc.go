@@ -4,5 +4,5 @@
 //   - entry.go: an Entry, its hash, and the check of a chain (Verifier).
 //   - deed.go: a Deed, the change that a request is making. It travels in the context of the request from the
 //     place where access is decided to the store, which writes the entry in the transaction of the change.
-//   - print.go: fingerprints of secrets, and the bound of what an entry shows of a resource.
+//   - print.go: fingerprints of secrets, the pass of the fail-safe, and the bound of what an entry shows of a resource.
 package auditlog

@@ -26,6 +26,20 @@ func (p Printer) Print(secret string) string {
 	return "hmac-sha256:" + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:15])
 }
 
+// FailSafeHeader is the header with the pass of the fail-safe of a broker.
+const FailSafeHeader = "Penstock-Fail-Safe"
+
+// Pass returns what the fail-safe of a broker shows where it calls re-trigger for a message, so that it writes no
+// entry: a User-Agent and the admin token, which others have too, prove nothing. "" without a key.
+func (p Printer) Pass(channel, message string) string {
+	if len(p.Key) == 0 {
+		return ""
+	}
+	mac := hmac.New(sha256.New, p.Key)
+	mac.Write([]byte("fail-safe\x00" + channel + "\x00" + message))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
 // A cutting is what an entry has of JSON that is longer than MostBytes.
 type cutting struct {
 	Cut    bool

@@ -16,7 +16,7 @@ const MaxWaits = 16
 const maxWait = 365 * 24 * time.Hour
 
 // A Backoff is the list of waits before retry 1, 2, ...; after the list the last wait
-// doubles each time, or stays where the backoff is constant. It is comparable.
+// doubles each time up to a bound, or stays where the backoff is constant. It is comparable.
 type Backoff struct {
 	waits    [MaxWaits]time.Duration
 	n        int
@@ -91,14 +91,16 @@ func (b Backoff) String() string {
 }
 
 // Delay returns the wait after the given failed attempt, 1-based. It saturates: any
-// attempt number is safe. Jitter only ever adds to the wait.
+// attempt number is safe. MaxDelay bounds the waits behind the list, not those that somebody listed. Jitter only ever
+// adds to the wait.
 func (p *Policy) Delay(attempt int) time.Duration {
 	b := &p.Backoff
 	if b.n == 0 {
 		return 0
 	}
 	n := max(attempt, 1) - 1
-	wait := b.waits[min(n, b.n-1)]
+	listed := b.waits[min(n, b.n-1)]
+	wait := listed
 	for i := b.n - 1; i < n && !b.constant; i++ {
 		if p.MaxDelay > 0 && wait >= p.MaxDelay || wait > maxWait/2 {
 			break
@@ -106,7 +108,7 @@ func (p *Policy) Delay(attempt int) time.Duration {
 		wait *= 2
 	}
 	if p.MaxDelay > 0 {
-		wait = min(wait, p.MaxDelay)
+		wait = min(wait, max(p.MaxDelay, listed))
 	}
 	wait = min(max(wait, 0), maxWait)
 	if p.Jitter > 0 {

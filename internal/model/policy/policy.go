@@ -64,7 +64,7 @@ type Policy struct {
 	Lease time.Duration
 
 	// Of the installation alone; no consumer sets them.
-	MaxDelay time.Duration // longest wait before a retry, jitter excluded; 0: no cap
+	MaxDelay time.Duration // longest wait that the backoff does not list, jitter excluded; 0: no cap
 	Jitter   float64       // fraction of the wait that is added at random
 }
 

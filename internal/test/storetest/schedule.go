@@ -253,6 +253,15 @@ var scheduleTests = map[string]func(*testing.T, *fixture){
 		}
 		past[5].Past = false // its Key is still free
 		f.schedule(t, past[5])
+
+		batch := []*durable.Scheduled{plan("in order", later), plan("in order", later), plan("too early", later),
+			plan("too early", later)}
+		batch[1].Past, batch[2].Past = true, true
+		errs := f.Schedule(f.ctx, f.node, batch)
+		require.NoError(t, errs[0])
+		requireDuplicate(t, errs[1], batch[0].ID)
+		require.ErrorIs(t, errs[2], durable.ErrPast, "nothing had its Key when it came")
+		require.NoError(t, errs[3])
 	},
 	"a schedule that waits is changed": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)

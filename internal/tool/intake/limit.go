@@ -30,11 +30,6 @@ type Loaded struct {
 	n   int64
 }
 
-// Manager is the key of a management request.
-func Manager(rc *fasthttp.RequestCtx) share.Key {
-	return share.Management(share.AddressOf(rc.RemoteAddr()))
-}
-
 // Load reads the body of an authorised request of a key, which rc.Request.Body then
 // returns. It must be called before anything else asks for the body, which would
 // read it without a limit. What it returns goes to Drop.

@@ -1,0 +1,66 @@
+package api
+
+import (
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/internal/feature/ui"
+	"github.com/penstock-broker/penstock/internal/tool/answer"
+	"github.com/penstock-broker/penstock/internal/tool/forwarded"
+	"github.com/penstock-broker/penstock/internal/tool/share"
+)
+
+// The log of the dashboard has the address that the audit log has, also behind a proxy.
+func TestTheLogOfTheDashboardNamesTheClientBehindAProxy(t *testing.T) {
+	var lines strings.Builder
+	trusted, err := forwarded.Parse([]string{"127.0.0.0/8"})
+	require.NoError(t, err)
+	w := hiding(t, func(o *ui.Options) {
+		o.Log, o.Client = slog.New(slog.NewTextHandler(&lines, nil)), trusted.Client
+	})
+	const from, own = "X-Forwarded-For: 192.0.2.1", "Origin: http://broker"
+	w.press(w.page(onK+"pause", from).is(200).asks(), own, from).is(303)
+	w.press(w.page(onM, from).is(200).asks(), own, from).is(200)
+	require.Regexp(t, `msg="an action was done by the dashboard" .*address=192\.0\.2\.1 `, lines.String())
+	require.Regexp(t, `msg="a payload was revealed" .*address=192\.0\.2\.1\n`, lines.String())
+	require.NotContains(t, lines.String(), "127.0.0.1")
+}
+
+// Each client behind a trusted proxy has a share of its own.
+func TestTheShareOfAManagerIsThatOfTheClientBehindAProxy(t *testing.T) {
+	w := tokenWorld(t, func(o *Options) { o.Proxies, _ = forwarded.Parse([]string{"127.0.0.0/8"}) })
+	token, _ := w.token("management:read")
+	want := share.Management(netip.MustParseAddr("192.0.2.1"))
+	for name, admit := range map[string]func(rc *fasthttp.RequestCtx) error{
+		"admin": w.api.checkAdmin,
+		"open": func(rc *fasthttp.RequestCtx) error {
+			w.api.o.OpenManagement = true
+			defer func() { w.api.o.OpenManagement = false }()
+			return w.api.admitReader(t.Context(), rc, AccessManagement)
+		},
+		"API token": func(rc *fasthttp.RequestCtx) error {
+			rc.Request.Header.Set("Authorization", "Bearer "+token)
+			rc.Request.Header.Del("X-Broker-Admin-Token")
+			rc.SetUserValue(routeKey, routeNamed("GET /channels"))
+			return w.api.admitReader(t.Context(), rc, AccessManagement)
+		},
+	} {
+		var req fasthttp.Request
+		req.Header.SetMethod("GET")
+		req.SetRequestURI("/channels")
+		req.Header.SetHost("broker")
+		req.Header.Set("X-Broker-Admin-Token", adminToken)
+		req.Header.Set("X-Forwarded-For", "192.0.2.1")
+		var rc fasthttp.RequestCtx
+		rc.Init(&req, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}, nil)
+		require.NoError(t, admit(&rc), name)
+		require.Equal(t, want, answer.KeyOf(&rc), name)
+		require.Equal(t, want, w.api.manager(&rc), name)
+	}
+}
