@@ -44,6 +44,13 @@ type Store interface {
 	RaiseAlert(ctx context.Context, a durable.Alert) error
 	TrimBooks(ctx context.Context, consumerNo uint32, before ident.ID) error
 	Purge(ctx context.Context, p durable.Purge) (durable.Purged, error)
+	Over(ctx context.Context, p durable.Purge) (ids []ident.ID, out durable.Purged, err error)
+	CountMessages(ctx context.Context, channelNo uint32, through ident.ID, limit int,
+		full func(durable.Stretch) bool) (more bool, err error)
+	Stretches(ctx context.Context, channelNo uint32) ([]durable.Stretch, error)
+	NewestSizes(ctx context.Context, channelNo uint32, after, through ident.ID, limit int) ([]durable.Stretch, error)
+	TrimStretches(ctx context.Context, channelNo uint32, through ident.ID) error
+	Removal(ctx context.Context, channelNo uint32) (durable.Removal, error)
 	HeadsOf(ctx context.Context, channelNo uint32, ids []ident.ID) ([]durable.Head, error)
 	Expiring(ctx context.Context, after durable.Expiry, nowMs int64, limit int) ([]durable.Expiry, error)
 	Expire(ctx context.Context, over, later []durable.Expiry, laterMs int64) error
@@ -121,6 +128,7 @@ type Reaper struct {
 	reclaimed, exhausted, recovered, adopted, purged prometheus.Counter
 	reconcileSeconds                                 prometheus.Histogram
 	overdue, difference                              prometheus.Gauge
+	cut                                              *prometheus.CounterVec
 
 	unrenewed []uint32 // consumers that still need a new epoch; only the reconcile loop uses it
 	departed  departed
@@ -162,7 +170,9 @@ func New(o Options) *Reaper {
 	r.difference = prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_books_difference_jobs",
 		Help: "Jobs by which the books of this broker's consumers did not balance at the last look; 0: nothing is lost or " +
 			"double."})
-	o.Registry.MustRegister(r.reconcileSeconds, r.overdue, r.difference)
+	r.cut = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_limited_messages_total",
+		Help: "Messages among the purged ones that a limit of their channel has removed, by its field."}, []string{"limit"})
+	o.Registry.MustRegister(r.reconcileSeconds, r.overdue, r.difference, r.cut)
 	o.Catalogue.Watch(r.learn)
 	return r
 }
