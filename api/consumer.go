@@ -105,11 +105,7 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		only.secrets = []string{"signingSecret"}
 	}
 	if created && put.Since != nil {
-		if ch := a.o.Catalogue.Channel(put.ChannelID); ch != nil {
-			if removed, err := a.removedAfter(ctx, ch, since); err == nil { // the consumer exists either way
-				only.removedBefore = removedBefore(removed)
-			}
-		}
+		only.removedBefore = a.missing(ctx, put.ChannelID, since)
 		a.log.Info("a consumer gets messages of the past", "channel", put.ChannelID, "consumer", k.ID, "since",
 			time.UnixMilli(since).UTC(), "request_id", requestID(rc))
 	}

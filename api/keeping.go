@@ -7,6 +7,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/problem"
@@ -41,7 +42,21 @@ func (a *API) whyUnknown(ctx context.Context, ch *catalogue.Channel, message str
 	case id.Millis() >= ch.Intake.Keeping.Kept(a.o.NowMs(), a.o.Retention, 0):
 		return errUnknownMessage
 	}
-	return problem.Newf(fasthttp.StatusNotFound, "message_removed", "The channel has no such message. One of that ID "+
+	return problem.Newf(fasthttp.StatusNotFound, "message_not_found", "The channel has no such message. One of that ID "+
 		"was removed by retention of the channel (%s), which has removed messages before %s whose jobs were all over.", by,
 		time.UnixMilli(before).UTC().Format(time.RFC3339))
+}
+
+// missing returns before when messages of a channel that a consumer is to get since a time may be missing. The
+// consumer exists already, so a store that does not answer is no failure.
+func (a *API) missing(ctx context.Context, channel string, since int64) *apitype.Time {
+	ch := a.o.Catalogue.Channel(channel)
+	if ch == nil {
+		return nil
+	}
+	removed, err := a.removedAfter(ctx, ch, since)
+	if err != nil {
+		return nil
+	}
+	return removedBefore(removed)
 }

@@ -163,8 +163,8 @@ func (p *purger) beyond(ctx context.Context, ch *catalogue.Channel) (ident.ID, d
 
 // within looks for the newest message of a stretch that has no room. What is older than a stretch that has is
 // beyond the limit with it, so a stretch that is longer than a page, and has none in its newest part, is kept.
-func (p *purger) within(ctx context.Context, channelNo uint32, room budget, before ident.ID, at durable.Stretch) (ident.ID,
-	durable.Limit, error) {
+func (p *purger) within(ctx context.Context, channelNo uint32, room budget, before ident.ID,
+	at durable.Stretch) (ident.ID, durable.Limit, error) {
 	by := room.missing(at)
 	newest, err := p.Store.NewestSizes(ctx, channelNo, before, at.Through, countPage)
 	if err != nil {

@@ -37,12 +37,13 @@ type purger struct {
 	passed  map[uint32]ident.ID // channel -> furthest position of any scan
 	emptied map[uint32]bool     // deleted channels of which nothing is left
 	limited map[uint32]*limited // channels with limits of their own
+	unsaid  map[uint32]bool     // channels whose alarm of a failing archive is open, or known to be ended
 	history int                 // of the store, in which the positions are
 }
 
 func newPurger(r *Reaper) *purger {
 	return &purger{Reaper: r, passed: map[uint32]ident.ID{}, emptied: map[uint32]bool{},
-		limited: map[uint32]*limited{}, history: r.history()}
+		limited: map[uint32]*limited{}, unsaid: map[uint32]bool{}, history: r.history()}
 }
 
 func (r *Reaper) retentionLoop(ctx context.Context) {
@@ -116,12 +117,12 @@ func (p *purger) channel(ctx context.Context, ch *catalogue.Channel, latest iden
 			return nil // the next round looks at it anew
 		}
 		job.Consumers = ch.Consumers
-		done, err := p.purge(ctx, job)
+		done, err := p.remove(ctx, ch, job)
+		p.purged.Add(float64(done.Removed))
+		p.limitedBy(ch, own, &job, done.Removed)
 		if err != nil {
 			return err
 		}
-		p.purged.Add(float64(done.Removed))
-		p.limitedBy(ch, own, &job, done.Removed)
 		job.After = done.Last
 		p.scanned[ch.No] = done.Last
 		if done.Last.Compare(p.passed[ch.No]) > 0 {
@@ -131,7 +132,11 @@ func (p *purger) channel(ctx context.Context, ch *catalogue.Channel, latest iden
 			}
 		}
 		behind := time.Duration(job.Through.Millis()-done.Last.Millis()) * time.Millisecond
-		if err := pause(ctx, p.rest(ch, time.Since(start), done, behind)); err != nil {
+		took := time.Since(start)
+		if p.Archive != nil {
+			took = 0 // remove has paused after each page
+		}
+		if err := pause(ctx, p.rest(ch, took, done, behind)); err != nil {
 			return err
 		}
 	}

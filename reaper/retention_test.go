@@ -108,7 +108,8 @@ func TestTheRetentionHurriesOnlyWhereItIsBehindAndHasWorkToDo(t *testing.T) {
 		{200, 300, time.Hour, 4 * time.Second},
 		{0, 0, time.Hour, 4 * time.Second},
 	} {
-		require.Equal(t, c.pause, p.rest(&catalogue.Channel{}, time.Second, durable.Purged{Removed: c.removed, Kept: c.kept}, c.behind))
+		done := durable.Purged{Removed: c.removed, Kept: c.kept}
+		require.Equal(t, c.pause, p.rest(&catalogue.Channel{}, time.Second, done, c.behind))
 	}
 }
 

@@ -27,3 +27,7 @@ func (t storeSeam) NewestSizes(context.Context, uint32, ident.ID, ident.ID, int)
 func (t storeSeam) TrimStretches(context.Context, uint32, ident.ID) error { panic(unlimited) }
 
 func (t storeSeam) Removal(context.Context, uint32) (durable.Removal, error) { panic(unlimited) }
+
+func (t storeSeam) OpenAlarm(context.Context, durable.Alert) (bool, error) { panic(unlimited) }
+
+func (t storeSeam) CloseAlarm(context.Context, durable.Alert) (bool, error) { panic(unlimited) }

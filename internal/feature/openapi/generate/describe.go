@@ -282,7 +282,6 @@ var routesOfCodes = []codesOf{
 	{"*/consumer/*, */message/*, GET */messages, GET /history, " + writes, "consumer_not_found"},
 	{"*/producer/*, */channel/*", "producer_not_found"},
 	{"*/message/*, */job/*, */receipt/*", "message_not_found"},
-	{"*/message/{message}/why", "message_removed"},
 	{"*/job/*, */jobs, */message/*", "job_not_found"},
 }
 
