@@ -20,6 +20,10 @@ import (
 // archiveBytes is how much of payloads and headers one statement reads.
 const archiveBytes = 4 << 20
 
+// archivePages is how many pages of messages a file is made of at most, so that a scan over messages that stay
+// goes on from there.
+const archivePages = 200
+
 // An ArchiveFile is a file of an archive that is being written.
 type ArchiveFile interface {
 	// Add writes a message, in the order of IDs, with the states of its jobs: consumers[i] has states[i].
@@ -72,7 +76,7 @@ func (p *purger) write(ctx context.Context, ch *catalogue.Channel, job *durable.
 	job.Only = []ident.ID{}
 	look := *job
 	look.Only = nil
-	for look.After.Compare(job.Through) < 0 && (w.file == nil || !w.file.Full()) {
+	for n := 0; n < archivePages && look.After.Compare(job.Through) < 0 && (w.file == nil || !w.file.Full()); n++ {
 		start := time.Now()
 		ids, page, err := p.over(ctx, look)
 		if err != nil {

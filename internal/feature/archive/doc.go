@@ -6,7 +6,7 @@
 // SHA-256 of messages.jsonl.zst. Sealing flushes both, reads the messages back from the disk, counts and
 // compares them, and gives the folder its name last. So a folder with a name is whole, whatever crashes.
 //
-// A crash, or an error, leaves a folder whose name begins with ".partial-": nothing of it is removed from
+// A crash, or an error, leaves a folder whose name begins with "+partial-": nothing of it is removed from
 // the store. A crash between sealing and removal leaves messages that are archived and stored; the next
 // round archives them again. So an archive may have a message twice, and never lacks one that retention has
 // removed. A message whose jobs have changed between the two, by a redrive for instance, stays.

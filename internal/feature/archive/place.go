@@ -22,8 +22,9 @@ type Place interface {
 	Put(ctx context.Context, folder string, m *Manifest) error
 }
 
-// partial begins the names of folders that are being written, or were when their broker stopped.
-const partial = ".partial-"
+// partial begins the names of folders that are being written, or were when their broker stopped. No channel
+// may have such a name.
+const partial = "+partial-"
 
 // staleAfter is the age at which such a folder is of a broker that stopped. A file is written in a few
 // minutes, and its last write is no older than a page of messages.

@@ -35,7 +35,7 @@ var keepingTests = map[string]func(*testing.T, *fixture){
 		count(ident.AtMillis(in[0].ID.Millis()-1000), 3, false)
 		require.Empty(t, stretches(), "nothing was there")
 		count(in[5].ID, 1, true)
-		require.Equal(t, []durable.Stretch{{in[0].ID, 1, sizes[0]}}, stretches())
+		require.Equal(t, []durable.Stretch{{Through: in[0].ID, Messages: 1, Bytes: sizes[0]}}, stretches())
 		count(in[5].ID, 3, true) // the first stretch is not full
 		first := durable.Stretch{Through: in[3].ID, Messages: 4, Bytes: sizes[0] + sizes[1] + sizes[2] + sizes[3]}
 		require.Equal(t, []durable.Stretch{first}, stretches())
@@ -47,7 +47,8 @@ var keepingTests = map[string]func(*testing.T, *fixture){
 
 		newest, err := f.NewestSizes(f.ctx, ch.No, in[3].ID, in[6].ID, 2)
 		require.NoError(t, err)
-		require.Equal(t, []durable.Stretch{{in[6].ID, 1, sizes[6]}, {in[5].ID, 1, sizes[5]}}, newest)
+		require.Equal(t, []durable.Stretch{{Through: in[6].ID, Messages: 1, Bytes: sizes[6]},
+			{Through: in[5].ID, Messages: 1, Bytes: sizes[5]}}, newest)
 
 		require.NoError(t, f.TrimStretches(f.ctx, ch.No, in[3].ID))
 		require.Equal(t, []durable.Stretch{second}, stretches())
