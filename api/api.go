@@ -44,6 +44,7 @@ type Store interface {
 	PutChannel(ctx context.Context, p durable.Put) (durable.Channel, bool, error)
 	PutConsumer(ctx context.Context, p durable.ConsumerPut) (durable.Consumer, bool, error)
 	Messages(ctx context.Context, channelNo uint32, ids []ident.ID) ([]durable.Message, error)
+	Removal(ctx context.Context, channelNo uint32) (durable.Removal, error)
 	MessageByKey(ctx context.Context, channelNo uint32, key string) (ident.ID, error)
 	ListMessages(ctx context.Context, channelNo uint32, from ident.ID, limit int) ([]durable.Message, error)
 	DeadJobs(ctx context.Context, consumerNo uint32, from ident.ID, limit int) ([]durable.DeadJob, error)

@@ -24,6 +24,8 @@ func viewChannel(ch *durable.Channel) apitype.Channel {
 		Group: ch.Group, GroupState: groupState, PublishRate: in.PublishRate.String(),
 		State: pausedState(ch.Paused), Duplicates: in.Duplicates.String(), Identity: in.Identity.String(),
 		Ack: in.Ack.String(), LatencyBudget: in.Budget.String(), ExpectEvery: in.Rhythm(),
+		Retention: in.Keeping.Retention.String(), RetentionMessages: in.Keeping.Messages.String(),
+		RetentionBytes: in.Keeping.Bytes.String(), DeadRetention: in.Keeping.DeadRetention.String(),
 		ID: ch.ID, Name: ch.Name, Token: ch.Token, ChangedAt: changedAt(ch.ChangedAt),
 		ConsumersURL: path + "/consumers", MessagesURL: path + "/messages", BroadcastURL: path + "/broadcast",
 	}

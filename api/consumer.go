@@ -105,7 +105,7 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		only.secrets = []string{"signingSecret"}
 	}
 	if created && put.Since != nil {
-		only.removedBefore = removedBefore(a.removedAfter(since))
+		only.removedBefore = a.missing(ctx, put.ChannelID, since)
 		a.log.Info("a consumer gets messages of the past", "channel", put.ChannelID, "consumer", k.ID, "since",
 			time.UnixMilli(since).UTC(), "request_id", requestID(rc))
 	}

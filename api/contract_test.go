@@ -69,7 +69,8 @@ func TestAnswersOfTheControlPlaneHaveTheirTypes(t *testing.T) {
 			}
 		}
 	}
-	for _, e := range slices.Concat(exchanges(w), []wired{manyAttempts(w), slowConsumer(w), boundedProducer(w)},
+	for _, e := range slices.Concat(exchanges(w), []wired{manyAttempts(w), slowConsumer(w), boundedProducer(w),
+		limitedChannel(w)},
 		workersOf(w), uiExchanges(w), referenceExchanges(w), tokenExchanges(w)) {
 		body := apitype.Body{Media: apitype.MediaProblem, Value: apitype.Problem{}}
 		if e.Status < 400 {
@@ -215,4 +216,11 @@ func boundedProducer(w *world) wired {
 	const path = "/producer/bounded"
 	w.put(path, "maxStoredBytes=1048576&maxScheduled=10&publishRate=5/1s").is(201)
 	return wired{"GET /producer/{producer}", "GET " + path, w.get(path)}
+}
+
+// limitedChannel is a GET of a channel with limits of its own on what it keeps.
+func limitedChannel(w *world) wired {
+	const path = "/channel/limited"
+	w.put(path, "retention=1h&retentionMessages=1000&retentionBytes=1GiB&deadRetention=2h").is(201)
+	return wired{"GET /channel/{channel}", "GET " + path, w.get(path)}
 }

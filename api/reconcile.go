@@ -34,8 +34,12 @@ func (a *API) reconcile(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	if a.o.Retention > 0 { // of what is older, the store has a part
-		if kept := now.Add(sweptMargin - a.o.Retention); from.Before(kept) {
+	kept, _, err := a.kept(ctx, ch)
+	if err != nil {
+		return err
+	}
+	if kept > 0 { // of what is older, the store has a part
+		if kept := time.UnixMilli(kept).UTC().Add(sweptMargin); from.Before(kept) {
 			from = kept
 		}
 	}

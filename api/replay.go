@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/filter"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/jobs"
@@ -56,7 +57,7 @@ func (a *API) postReplay(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err := readObject(rc.Request.Body(), &req, replayExample); err != nil {
 		return err
 	}
-	r, err := a.replayOf(k, req)
+	r, err := a.replayOf(ctx, ch, k, req)
 	if err != nil {
 		return err
 	}
@@ -112,7 +113,8 @@ func (a *API) countReplay(ctx context.Context, k *durable.Consumer, r *durable.R
 const replayExample = `{"From":"2026-01-31T15:04:05Z","To":"2026-01-31T16:04:05Z"}`
 
 // replayOf returns the replay that a request describes.
-func (a *API) replayOf(k *durable.Consumer, req apitype.ReplayRequest) (durable.Replay, error) {
+func (a *API) replayOf(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer,
+	req apitype.ReplayRequest) (durable.Replay, error) {
 	r := durable.Replay{ChannelNo: k.ChannelNo, ConsumerNo: k.No, Filter: req.Filter}
 	now := a.o.NowMs()
 	from, err := replayTime("From", req.From)
@@ -129,7 +131,11 @@ func (a *API) replayOf(k *durable.Consumer, req apitype.ReplayRequest) (durable.
 		return r, invalidReplay("The member From must be a time before To and before now.")
 	}
 	r.After, r.Through = ident.Before(from), ident.Before(min(to, now)+1)
-	r.RemovedMs = min(a.removedAfter(from), to)
+	removed, err := a.removedAfter(ctx, ch, from)
+	if err != nil {
+		return r, err
+	}
+	r.RemovedMs = min(removed, to)
 	switch req.Only {
 	case "", "delivered":
 	case "dead":
@@ -174,14 +180,14 @@ func (a *API) estimate(k *durable.Consumer, own string, messages int64) float64 
 	return math.Ceil(float64(messages)/perSecond*10) / 10
 }
 
-// removedAfter returns the time before which messages that are younger than from may have been
+// removedAfter returns the time before which messages of a channel that are younger than from may have been
 // removed, Unix ms; 0: none.
-func (a *API) removedAfter(from int64) int64 {
-	kept := a.o.NowMs() - a.o.Retention.Milliseconds()
-	if a.o.Retention == 0 || from >= kept {
-		return 0
+func (a *API) removedAfter(ctx context.Context, ch *catalogue.Channel, from int64) (int64, error) {
+	kept, _, err := a.kept(ctx, ch)
+	if err != nil || from >= kept {
+		return 0, err
 	}
-	return kept
+	return kept, nil
 }
 
 func removedBefore(ms int64) *apitype.Time {

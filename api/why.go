@@ -88,6 +88,9 @@ func (a *API) messageWhy(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if errors.Is(err, durable.ErrFailed) && publisher(rc) == nil {
 		w, err = a.o.Why.Unavailable(), nil
 	}
+	if errors.Is(err, errUnknownMessage) {
+		err = a.whyUnknown(ctx, ch, param(rc, "message"))
+	}
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ const (
 	ConsumerLate
 	ConsumerUnpolled
 	ChannelSilent
+	ArchiveFailing
 )
 
 // over is the bit of the event that ends an Alarm.
@@ -28,10 +29,14 @@ const over Event = 1 << 7
 // Over returns the event that tells of the end of what an event told of.
 func (e Event) Over() Event { return e | over }
 
+// ofChannel reports whether the event is about a channel, not about a consumer.
+func (e Event) ofChannel() bool { return e&^over == ChannelSilent || e&^over == ArchiveFailing }
+
 // String returns the name of the event as clients see it.
 func (e Event) String() string {
 	name := [...]string{"", "consumer.dead", "consumer.revived", "consumer.gone", "consumer.slow", "dlq.growing",
-		"books.differ", "consumer.late", "consumer.unpolled", "channel.silent"}[min(e&^over, ChannelSilent)]
+		"books.differ", "consumer.late", "consumer.unpolled", "channel.silent",
+		"archive.failing"}[min(e&^over, ArchiveFailing)]
 	if e&over != 0 {
 		name += ".over"
 	}
@@ -173,7 +178,7 @@ func (s *Store) RaiseAlert(ctx context.Context, a Alert) error {
 }
 
 func (s *Store) raise(ctx context.Context, tx *sql.Tx, a Alert) error {
-	if a.Event&^over == ChannelSilent {
+	if a.Event.ofChannel() {
 		return orNotFound(s.alertOf(ctx, tx, &Consumer{No: a.ConsumerNo, ChannelNo: a.ConsumerNo}, a))
 	}
 	k, err := selectOne[Consumer](ctx, tx, selectConsumerByNo, a.ConsumerNo)

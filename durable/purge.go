@@ -87,26 +87,14 @@ func (s *Store) Purge(ctx context.Context, p Purge) (out Purged, err error) {
 }
 
 func (s *Store) purge(ctx context.Context, tx *sql.Tx, p Purge) (Purged, error) {
-	repeated, err := s.replaysOf(ctx, tx, p)
+	over, keep, repeated, err := s.examine(ctx, tx, &p)
 	if err != nil {
 		return Purged{}, err
 	}
-	heads, err := selectAll[purgeHead](ctx, tx, s.dialect.sql(takeHeads), p.ChannelNo, p.After[:], p.Through[:], p.Limit)
-	if err != nil {
+	out := Purged{Last: p.Through, Removed: len(over), Kept: len(keep)}
+	if err := p.noteRemoval(ctx, tx, s, over); err != nil {
 		return Purged{}, err
 	}
-	if len(heads) == p.Limit {
-		p.Through = heads[len(heads)-1].ID
-	}
-	keep, err := s.unfinished(ctx, tx, p, heads, repeated)
-	if err != nil {
-		return Purged{}, err
-	}
-	out := Purged{Last: p.Through, Removed: len(heads) - len(keep), Kept: len(keep)}
-	over := slices.DeleteFunc(heads, func(h purgeHead) bool {
-		_, kept := slices.BinarySearchFunc(keep, h.ID, ident.ID.Compare)
-		return kept
-	})
 	if err := p.subtractStored(ctx, tx, s, keep); err != nil {
 		return Purged{}, err
 	}
@@ -126,12 +114,55 @@ func (s *Store) purge(ctx context.Context, tx *sql.Tx, p Purge) (Purged, error) 
 	return out, nil
 }
 
+// Over returns the messages of a page that a Purge would remove, in order, without the rows of jobs whose
+// message is gone. It changes nothing; what it returns may have an open job by the time of the Purge.
+func (s *Store) Over(ctx context.Context, p Purge) (ids []ident.ID, out Purged, err error) {
+	t := transaction{name: "look for messages that are over", harmless: true}
+	err = s.run(ctx, t, func(ctx context.Context, tx *sql.Tx) error {
+		ids = nil
+		over, keep, _, err := s.examine(ctx, tx, &p)
+		for _, h := range over {
+			ids = append(ids, h.ID)
+		}
+		out = Purged{Last: p.Through, Removed: len(over), Kept: len(keep)}
+		return err
+	})
+	return ids, out, err
+}
+
+// examine takes the messages of a page: those to remove, and those that stay, in order, with the replays
+// that the page concerns. p.Through becomes the end of the page.
+func (s *Store) examine(ctx context.Context, tx *sql.Tx, p *Purge) (over []purgeHead, keep []ident.ID,
+	repeated []Replay, err error) {
+	repeated, err = s.replaysOf(ctx, tx, *p)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	heads, err := selectAll[purgeHead](ctx, tx, s.dialect.sql(takeHeads), p.ChannelNo, p.After[:], p.Through[:], p.Limit)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if len(heads) == p.Limit {
+		p.Through = heads[len(heads)-1].ID
+	}
+	keep, err = s.unfinished(ctx, tx, *p, heads, repeated)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	over = slices.DeleteFunc(heads, func(h purgeHead) bool {
+		_, kept := slices.BinarySearchFunc(keep, h.ID, ident.ID.Compare)
+		return kept
+	})
+	return over, keep, repeated, nil
+}
+
 // unfinished returns the messages, in order, that have a job which is not over, or wait for a replay.
 func (s *Store) unfinished(ctx context.Context, tx *sql.Tx, p Purge, heads []purgeHead, repeated []Replay) ([]ident.ID,
 	error) {
 	open := map[ident.ID]bool{}
 	for _, h := range heads {
-		if h.Audience > len(p.Consumers) || replays(repeated, h.ID) { // the caller does not know all its consumers yet
+		// The caller does not know all its consumers yet, a replay wants it, or it is not to be removed.
+		if h.Audience > len(p.Consumers) || replays(repeated, h.ID) || !p.may(h.ID) {
 			open[h.ID] = true
 		}
 	}

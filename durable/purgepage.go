@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
@@ -20,6 +21,20 @@ type Purge struct {
 	// letter does.
 	DeadBeforeMs int64
 	Limit        int // messages to examine
+	// Only, if not nil, are the messages that may be removed, in order. The others count as kept.
+	Only []ident.ID
+	// By is the limit of the channel that removes messages, AtMs the time, Unix ms: both are stored.
+	By   Limit
+	AtMs int64
+}
+
+// may reports whether the request lets a message go.
+func (p *Purge) may(id ident.ID) bool {
+	if p.Only == nil {
+		return true
+	}
+	_, listed := slices.BinarySearchFunc(p.Only, id, ident.ID.Compare)
+	return listed
 }
 
 // A Purged is the result of one Purge.

@@ -63,17 +63,19 @@ func (r *Reaper) booksLoop(ctx context.Context) {
 func (b *balance) round(ctx context.Context) (failure error) {
 	var total int64
 	now := b.Cluster.PastMs()
-	from := now - booksSpan.Milliseconds()
+	least := now - booksSpan.Milliseconds()
 	if time.Now().Before(b.wide) {
-		from = 0
-	}
-	if b.Retention > 0 { // of what is older, the store has a part
-		from = max(from, now-b.Retention.Milliseconds()+booksTick.Milliseconds())
+		least = 0
 	}
 	for _, no := range b.Catalogue.ConsumerNos() {
 		k := b.Catalogue.ConsumerByNo(no)
 		through, known := b.settledOf(no)
 		if k == nil || !known || !b.Cluster.Owns(no) {
+			continue
+		}
+		from, err := b.from(ctx, k, least, now)
+		if err != nil {
+			failure = fmt.Errorf("consumer %s: %w", b.name(no), err)
 			continue
 		}
 		difference, err := b.question(ctx, k, ident.Before(from), through)
@@ -85,6 +87,26 @@ func (b *balance) round(ctx context.Context) (failure error) {
 	}
 	b.difference.Set(float64(total))
 	return failure
+}
+
+// from returns where the books of a consumer begin, Unix ms: of what is older, the store has a part.
+func (b *balance) from(ctx context.Context, k *durable.Consumer, least, now int64) (int64, error) {
+	ch := b.Catalogue.ChannelByNo(k.ChannelNo)
+	if ch == nil {
+		return least, nil
+	}
+	own := &ch.Intake.Keeping
+	var removed durable.Removal
+	if own.Sized() {
+		var err error
+		if removed, err = b.Store.Removal(ctx, ch.No); err != nil {
+			return 0, err
+		}
+	}
+	if kept := own.Kept(now, b.Retention, removed.EndMs()); kept > 0 {
+		least = max(least, kept+booksTick.Milliseconds())
+	}
+	return least, nil
 }
 
 // question balances one consumer from an ID on. In most rounds it is about whole stretches of the books,

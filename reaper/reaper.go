@@ -42,8 +42,17 @@ type Store interface {
 	FirstSheet(ctx context.Context, consumerNo uint32, after ident.ID) (begin ident.ID, found bool, err error)
 	RemoveStrays(ctx context.Context, k durable.Consumer, after, through ident.ID, limit int) (removed int, err error)
 	RaiseAlert(ctx context.Context, a durable.Alert) error
+	OpenAlarm(ctx context.Context, a durable.Alert) (opened bool, err error)
+	CloseAlarm(ctx context.Context, a durable.Alert) (closed bool, err error)
 	TrimBooks(ctx context.Context, consumerNo uint32, before ident.ID) error
 	Purge(ctx context.Context, p durable.Purge) (durable.Purged, error)
+	Over(ctx context.Context, p durable.Purge) (ids []ident.ID, out durable.Purged, err error)
+	CountMessages(ctx context.Context, channelNo uint32, through ident.ID, limit int,
+		full func(durable.Stretch) bool) (more bool, err error)
+	Stretches(ctx context.Context, channelNo uint32) ([]durable.Stretch, error)
+	NewestSizes(ctx context.Context, channelNo uint32, after, through ident.ID, limit int) ([]durable.Stretch, error)
+	TrimStretches(ctx context.Context, channelNo uint32, through ident.ID) error
+	Removal(ctx context.Context, channelNo uint32) (durable.Removal, error)
 	HeadsOf(ctx context.Context, channelNo uint32, ids []ident.ID) ([]durable.Head, error)
 	Expiring(ctx context.Context, after durable.Expiry, nowMs int64, limit int) ([]durable.Expiry, error)
 	Expire(ctx context.Context, over, later []durable.Expiry, laterMs int64) error
@@ -91,7 +100,7 @@ type Cluster interface {
 	Clock() durable.Clock
 }
 
-// Options of New. All fields are required but Retrigger, Died and the two retentions.
+// Options of New. All fields are required but Retrigger, Died, Archive and the two retentions.
 type Options struct {
 	Store         Store
 	Queue         Queue
@@ -105,8 +114,11 @@ type Options struct {
 	// never, else at least RationalDelay + durable.MinRetention. DeadRetention is how
 	// long a dead letter counts as not over, 0: for ever.
 	Retention, DeadRetention time.Duration
-	Wake                     func(consumer uint32)
-	Died                     func(reason durable.Reason, jobs int) // told of jobs that the reaper ended
+	// Archive begins a file for messages of a channel, which are removed once the file is sealed. nil: there is
+	// no archive.
+	Archive func(channel string) (ArchiveFile, error)
+	Wake    func(consumer uint32)
+	Died    func(reason durable.Reason, jobs int) // told of jobs that the reaper ended
 	// Forward publishes a message without HTTP. Its error is that of the store's Insert.
 	Forward   func(ctx context.Context, m *durable.Message) error
 	Retrigger *Retrigger // nil: repair in process
@@ -121,6 +133,9 @@ type Reaper struct {
 	reclaimed, exhausted, recovered, adopted, purged prometheus.Counter
 	reconcileSeconds                                 prometheus.Histogram
 	overdue, difference                              prometheus.Gauge
+	cut                                              *prometheus.CounterVec
+	archived                                         prometheus.Counter
+	archiveFailing                                   prometheus.Gauge
 
 	unrenewed []uint32 // consumers that still need a new epoch; only the reconcile loop uses it
 	departed  departed
@@ -162,7 +177,13 @@ func New(o Options) *Reaper {
 	r.difference = prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_books_difference_jobs",
 		Help: "Jobs by which the books of this broker's consumers did not balance at the last look; 0: nothing is lost or " +
 			"double."})
-	o.Registry.MustRegister(r.reconcileSeconds, r.overdue, r.difference)
+	r.cut = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_limited_messages_total",
+		Help: "Messages among the purged ones that a limit of their channel has removed, by its field."}, []string{"limit"})
+	r.archived = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_archived_messages_total",
+		Help: "Messages in files of the archive that this broker has sealed."})
+	r.archiveFailing = prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_archive_failing",
+		Help: "1 while the archive takes no messages, so that retention removes none."})
+	o.Registry.MustRegister(r.reconcileSeconds, r.overdue, r.difference, r.cut, r.archived, r.archiveFailing)
 	o.Catalogue.Watch(r.learn)
 	return r
 }

@@ -36,11 +36,14 @@ type purger struct {
 	scanned map[uint32]ident.ID // channel -> position of the present scan
 	passed  map[uint32]ident.ID // channel -> furthest position of any scan
 	emptied map[uint32]bool     // deleted channels of which nothing is left
+	limited map[uint32]*limited // channels with limits of their own
+	unsaid  map[uint32]bool     // channels whose alarm of a failing archive is open, or known to be ended
 	history int                 // of the store, in which the positions are
 }
 
 func newPurger(r *Reaper) *purger {
-	return &purger{Reaper: r, passed: map[uint32]ident.ID{}, emptied: map[uint32]bool{}, history: r.history()}
+	return &purger{Reaper: r, passed: map[uint32]ident.ID{}, emptied: map[uint32]bool{},
+		limited: map[uint32]*limited{}, unsaid: map[uint32]bool{}, history: r.history()}
 }
 
 func (r *Reaper) retentionLoop(ctx context.Context) {
@@ -51,7 +54,7 @@ func (r *Reaper) retentionLoop(ctx context.Context) {
 	}
 	r.rounds(ctx, every, "messages past their retention cannot be removed; retention tries again",
 		func(ctx context.Context) error {
-			if r.Retention <= 0 && len(r.Catalogue.DeletedChannels()) == 0 {
+			if !p.limits() {
 				return nil
 			}
 			return p.round(ctx)
@@ -73,11 +76,6 @@ func (p *purger) round(ctx context.Context) (failure error) {
 	if time.Since(p.began) >= again {
 		p.began, p.scanned = time.Now(), map[uint32]ident.ID{}
 	}
-	past := p.Cluster.PastMs()
-	job := durable.Purge{Through: minID(p.through(), ident.AtMillis(past-p.Retention.Milliseconds()))}
-	if p.DeadRetention > 0 {
-		job.DeadBeforeMs = past - p.DeadRetention.Milliseconds()
-	}
 	for after := uint32(0); ; {
 		page, err := p.Store.LatestMessages(ctx, after, channelPage)
 		if err != nil {
@@ -86,7 +84,7 @@ func (p *purger) round(ctx context.Context) (failure error) {
 		for _, latest := range page {
 			after = latest.ChannelNo
 			if ch := p.Catalogue.ChannelByNo(after); ch != nil && p.Cluster.Owns(after) {
-				failure = cmp.Or(p.channel(ctx, ch, job, latest.ID), failure)
+				failure = cmp.Or(p.channel(ctx, ch, latest.ID), failure)
 			}
 		}
 		if len(page) < channelPage {
@@ -100,14 +98,15 @@ func (p *purger) round(ctx context.Context) (failure error) {
 
 // channel removes the messages of one channel whose jobs are over. Its last message is
 // latest.
-func (p *purger) channel(ctx context.Context, ch *catalogue.Channel, job durable.Purge, latest ident.ID) error {
-	job.ChannelNo, job.Consumers, job.Deleted = ch.No, ch.Consumers, ch.Deleted
-	switch {
-	case ch.Deleted: // at once, whatever the retention
-		if job.Through = p.through(); latest.IsZero() {
-			return p.empty(ctx, ch, job)
-		}
-	case p.Retention <= 0:
+func (p *purger) channel(ctx context.Context, ch *catalogue.Channel, latest ident.ID) error {
+	job := durable.Purge{ChannelNo: ch.No, Consumers: ch.Consumers, Deleted: ch.Deleted}
+	own := p.again(ch)
+	switch err := p.bound(ctx, ch, &job); {
+	case err != nil:
+		return err
+	case ch.Deleted && latest.IsZero():
+		return p.empty(ctx, ch, job)
+	case job.Through.IsZero():
 		return nil
 	}
 	job.After, job.Through = p.scanned[ch.No], minID(job.Through, latest)
@@ -118,11 +117,12 @@ func (p *purger) channel(ctx context.Context, ch *catalogue.Channel, job durable
 			return nil // the next round looks at it anew
 		}
 		job.Consumers = ch.Consumers
-		done, err := p.purge(ctx, job)
+		done, err := p.remove(ctx, ch, job)
+		p.purged.Add(float64(done.Removed))
+		p.limitedBy(ch, own, &job, done.Removed)
 		if err != nil {
 			return err
 		}
-		p.purged.Add(float64(done.Removed))
 		job.After = done.Last
 		p.scanned[ch.No] = done.Last
 		if done.Last.Compare(p.passed[ch.No]) > 0 {
@@ -132,10 +132,12 @@ func (p *purger) channel(ctx context.Context, ch *catalogue.Channel, job durable
 			}
 		}
 		behind := time.Duration(job.Through.Millis()-done.Last.Millis()) * time.Millisecond
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(p.rest(time.Since(start), done, behind)):
+		took := time.Since(start)
+		if p.Archive != nil {
+			took = 0 // remove has paused after each page
+		}
+		if err := pause(ctx, p.rest(ch, took, done, behind)); err != nil {
+			return err
 		}
 	}
 	if ch.Deleted {
@@ -175,8 +177,10 @@ func (p *purger) empty(ctx context.Context, ch *catalogue.Channel, job durable.P
 
 // rest is the pause after a page. The purger hurries only after a page with more messages
 // removed than kept: old messages with open jobs do not make it hurry.
-func (p *purger) rest(took time.Duration, done durable.Purged, behind time.Duration) time.Duration {
-	if done.Removed > done.Kept && behind > p.Retention/purgeBehind {
+func (p *purger) rest(ch *catalogue.Channel, took time.Duration, done durable.Purged,
+	behind time.Duration) time.Duration {
+	retention, _ := p.keeping(ch)
+	if done.Removed > done.Kept && behind > retention/purgeBehind {
 		return took
 	}
 	return purgePause * took

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -107,7 +108,8 @@ func TestTheRetentionHurriesOnlyWhereItIsBehindAndHasWorkToDo(t *testing.T) {
 		{200, 300, time.Hour, 4 * time.Second},
 		{0, 0, time.Hour, 4 * time.Second},
 	} {
-		require.Equal(t, c.pause, p.rest(time.Second, durable.Purged{Removed: c.removed, Kept: c.kept}, c.behind))
+		done := durable.Purged{Removed: c.removed, Kept: c.kept}
+		require.Equal(t, c.pause, p.rest(&catalogue.Channel{}, time.Second, done, c.behind))
 	}
 }
 

@@ -62,6 +62,8 @@ func allCommands() []subcommand {
 				}
 			}},
 		{"outbox", "--dsn DSN", "publish the rows of an outbox table of another database", outboxHelp, none, prepareOutbox},
+		{"archive", "ls|grep PATTERN|restore [FILE...]", "list, search and restore what retention has archived", archiveHelp,
+			takesArchive, prepareArchive},
 		{"healthcheck", "[--live]", "ask the broker of this machine whether it is ready; --live: alive",
 			"The broker is the one that listens at BROKER_LISTEN. Exit code 0: it is ready, or alive.", none,
 			prepareHealthcheck},

@@ -75,6 +75,7 @@ type config struct {
 	DLQ           string        `env:"BROKER_DLQ" envDefault:"keep" doc:"What becomes of the dead letters of a consumer without dlq: keep, redrive, forward:CHANNEL or expire:DURATION."`
 	Retention     time.Duration `env:"BROKER_RETENTION" envDefault:"720h" doc:"Age at which a message is removed whose jobs are all over. 0: never."`
 	DeadRetention time.Duration `env:"BROKER_DEAD_RETENTION" envDefault:"0" doc:"How long a dead letter keeps its message; both are removed then. 0: for ever."`
+	ArchiveDir    string        `env:"BROKER_ARCHIVE_DIR" doc:"Folder into which messages are written before retention removes them. Empty: they are removed without."`
 
 	IdempotencyRetention time.Duration `env:"BROKER_IDEMPOTENCY_RETENTION" envDefault:"24h" doc:"How long an Idempotency-Key is kept."`
 

@@ -115,13 +115,14 @@ var rare = map[string]bool{failpoint.AfterExpiryLease: true, failpoint.AfterForw
 
 // elsewhere are the points that this traffic never comes to. The kills there are those of
 // TestFaultKillOfBulks, TestFaultKillWhileABulkComesPublishesNothing,
-// TestReplayGoesOnAfterAKillAtEachPoint, TestKillsAroundTheJournalLoseNothingAndStoreNothingTwice and
-// TestFaultNoResponseIsLostWhereTheBrokerDies.
+// TestReplayGoesOnAfterAKillAtEachPoint, TestKillsAroundTheJournalLoseNothingAndStoreNothingTwice,
+// TestFaultNoResponseIsLostWhereTheBrokerDies and TestFaultEachMessageIsStoredOrArchived.
 var elsewhere = map[string]bool{failpoint.AfterBulkChunk: true, failpoint.AfterBulkBody: true,
 	failpoint.BeforeBulkStep: true, failpoint.AfterBulkStep: true,
 	failpoint.AfterReplay: true, failpoint.AfterReplayPage: true, failpoint.AfterReplayAdvance: true,
 	failpoint.AfterResult: true, failpoint.BeforeReply: true, failpoint.AfterReply: true,
-	failpoint.JournalWritten: true, failpoint.JournalFlushed: true, failpoint.JournalReplayed: true}
+	failpoint.JournalWritten: true, failpoint.JournalFlushed: true, failpoint.JournalReplayed: true,
+	failpoint.AfterArchive: true}
 
 // awkward tells the messages that fail three times on their way: they go
 // through retries, ended leases, death and redrive.

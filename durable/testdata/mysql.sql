@@ -115,6 +115,10 @@ WHERE id <= ?;
 
 DELETE FROM kept_leases;
 
+DELETE FROM kept_stretches
+WHERE channel_no = ?
+  AND through_id <= ?;
+
 DELETE FROM marks;
 
 DELETE FROM marks
@@ -621,6 +625,14 @@ VALUES (?, ?, ?, ?, ?);
 
 INSERT INTO idempotency_keys (channel_no, msg_key, id, fingerprint, terms) VALUES (?,?,?,?,?);
 
+INSERT INTO kept_channels (
+    channel_no,
+    counted_id,
+    removed_id
+)
+VALUES (?, ?, ?)
+ON DUPLICATE KEY UPDATE channel_no = channel_no;
+
 INSERT INTO kept_leases (
     consumer_no,
     message_id,
@@ -631,6 +643,14 @@ INSERT INTO kept_leases (
     worker
 )
 VALUES (?, ?, ?, ?, ?, ?, ?);
+
+INSERT INTO kept_stretches (
+    channel_no,
+    through_id,
+    messages,
+    bytes
+)
+VALUES (?, ?, ?, ?);
 
 INSERT INTO marks (
     consumer_no,
@@ -2084,6 +2104,17 @@ SELECT
 FROM open_jobs
 WHERE consumer_no = ?
   AND message_id IN (?...);
+
+SELECT
+    id,
+    1,
+    LENGTH(payload) + LENGTH(headers)
+FROM messages
+WHERE channel_no = ?
+  AND id > ?
+  AND id <= ?
+ORDER BY id DESC
+LIMIT ?;
 
 SELECT
     id,
@@ -3776,6 +3807,14 @@ ORDER BY r.consumer_no, t.at_ms
 LIMIT ?;
 
 SELECT
+    removed_id,
+    removed,
+    limit_code,
+    at_ms
+FROM kept_channels
+WHERE channel_no = ?;
+
+SELECT
     row_no,
     reason
 FROM bulk_errors
@@ -4025,6 +4064,22 @@ WHERE t.consumer_no IN (?...)
   AND t.attempt > 0
 ORDER BY t.consumer_no, t.at_ms
 LIMIT ?;
+
+SELECT
+    through_id,
+    messages,
+    bytes
+FROM kept_stretches
+WHERE channel_no = ?
+  AND through_id = ?;
+
+SELECT
+    through_id,
+    messages,
+    bytes
+FROM kept_stretches
+WHERE channel_no = ?
+ORDER BY through_id;
 
 SELECT
     token,
@@ -4361,6 +4416,11 @@ FROM dead_jobs
 WHERE consumer_no > ?
 ORDER BY consumer_no
 LIMIT 1;
+
+SELECT counted_id
+FROM kept_channels
+WHERE channel_no = ?
+FOR UPDATE;
 
 SELECT deleted_no <> 0
 FROM channels
@@ -5090,6 +5150,26 @@ SET
     held_by = ?
 WHERE consumer_no = ?
   AND until_ms < ?;
+
+UPDATE kept_channels
+SET
+    removed_id = CASE WHEN removed_id < ? THEN ? ELSE removed_id END,
+    removed = removed + ?,
+    limit_code = ?,
+    at_ms = ?
+WHERE channel_no = ?;
+
+UPDATE kept_channels
+SET counted_id = ?
+WHERE channel_no = ?;
+
+UPDATE kept_stretches
+SET
+    through_id = ?,
+    messages = ?,
+    bytes = ?
+WHERE channel_no = ?
+  AND through_id = ?;
 
 UPDATE marks
 SET message_id = ?

@@ -145,7 +145,9 @@ func (w *watch) hear(ctx context.Context, ch *catalogue.Channel, from int64, kep
 		}
 		from = max(from, id.Millis())
 	}
-	if !kept || w.Retention > 0 && ch.Intake.ExpectEvery >= w.Retention/2 {
+	own := &ch.Intake.Keeping
+	retention := own.Retention.Or(w.Retention)
+	if !kept || own.Sized() || retention > 0 && ch.Intake.ExpectEvery >= retention/2 {
 		err = w.o.Store.KeepRhythm(ctx, durable.Rhythm{ChannelNo: ch.No, SinceMs: from})
 		return from, err
 	}

@@ -19,7 +19,8 @@ import (
 // exported are the members of resources that a manifest has, besides the policy.
 var exported = map[string][]string{
 	"producer": {"StatusEvents", "ReplyUrl", "SigningSecret", "MaxStoredBytes", "MaxScheduled", "PublishRate"},
-	"channel":  {"Duplicates", "Identity", "Ack", "LatencyBudget", "ExpectEvery", "PublishRate", "Group"},
+	"channel": {"Duplicates", "Identity", "Ack", "LatencyBudget", "ExpectEvery", "PublishRate", "Group",
+		"Retention", "RetentionMessages", "RetentionBytes", "DeadRetention"},
 	"group":    {"MaxChannels", "PublishRate"},
 	"consumer": {"Type", "CallbackURL", "Protocol"},
 }

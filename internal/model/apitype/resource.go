@@ -48,6 +48,11 @@ type Channel struct {
 	ExpectEvery   string `json:"ExpectEvery"`   // longest time without a message that is no alarm; "0s": any
 	PublishRate   string `json:"PublishRate"`   // most messages in a window: "100/1s", or "none"
 	Group         string `json:"Group"`         // ID of the group that it carries; "": none
+	// How long its messages are kept; absent: as the installation says.
+	Retention         string `json:"Retention,omitempty"`         // age of a message that is over: "720h"; "0s": for ever
+	RetentionMessages string `json:"RetentionMessages,omitempty"` // number of the newest ones that are kept; "0": any
+	RetentionBytes    string `json:"RetentionBytes,omitempty"`    // their size, bytes; "0": any
+	DeadRetention     string `json:"DeadRetention,omitempty"`     // of a dead letter; "0s": for ever
 	// GroupState is that of the group: "ACTIVE" or "PAUSED", where the channel accepts no messages. Absent: it
 	// carries none.
 	GroupState string `json:"GroupState,omitempty"`
@@ -187,6 +192,11 @@ type ChannelForm struct {
 	ExpectEvery   *string `form:"expectEvery"`   // a duration; empty: silence is no alarm
 	PublishRate   *string `form:"publishRate"`   // "100/1s"; empty: no limit
 	Group         *string `form:"group"`         // ID of a group that exists; empty: none
+	// Of the following, empty: as the installation says.
+	Retention         *string `form:"retention"`         // a duration, or 0: for ever
+	RetentionMessages *string `form:"retentionMessages"` // a whole number, or 0: any
+	RetentionBytes    *string `form:"retentionBytes"`    // bytes, or a size like 10GiB, or 0: any
+	DeadRetention     *string `form:"deadRetention"`     // a duration, or 0: for ever
 }
 
 // A GroupForm is the form of a PUT of a group. An absent field keeps its value.

@@ -49,6 +49,12 @@ func (id ID) AppendText(b []byte) []byte { return encoding.AppendEncode(b, id[:]
 // MarshalText makes JSON and logs show id as String does.
 func (id ID) MarshalText() ([]byte, error) { return id.AppendText(nil), nil }
 
+// UnmarshalText is the inverse of MarshalText.
+func (id *ID) UnmarshalText(b []byte) (err error) {
+	*id, err = Parse(string(b))
+	return err
+}
+
 // Parse is the inverse of String. It accepts exactly what String produces:
 // upper case, other lengths and stray low bits are ErrInvalid, so one ID has
 // one spelling.

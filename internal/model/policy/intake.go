@@ -16,6 +16,7 @@ type Intake struct {
 	// ExpectEvery is the longest time without a new message that is no alarm; 0: any.
 	ExpectEvery time.Duration
 	PublishRate Rate
+	Keeping     Keeping
 }
 
 // Rhythm is ExpectEvery as a text.
@@ -122,6 +123,18 @@ var intakeFields = table[Intake]{
 	value("publishRate", "`100/1s`: the most messages that the channel accepts in any window of that length, at all "+
 		"brokers together; `none`: no limit",
 		parseRate, func(p *Intake) *Rate { return &p.PublishRate }),
+	value("retention", "a duration from `1m`, or `0`: the age at which a message is [removed](operate/keeping.md) whose "+
+		"jobs are all over; `0`: never. By default `BROKER_RETENTION`",
+		parseAge, func(p *Intake) *Age { return &p.Keeping.Retention }),
+	value("retentionMessages", "the number of newest messages that are kept: an older one is removed once its jobs are "+
+		"all over; `0`: any number",
+		parseMost, func(p *Intake) *Most { return &p.Keeping.Messages }),
+	value("retentionBytes", "the same by size, like `10GiB`: the bytes of payloads and metadata headers of the newest "+
+		"messages that are kept; `0`: any size",
+		parseBytes, func(p *Intake) *Most { return &p.Keeping.Bytes }),
+	value("deadRetention", "a duration from `1m`, or `0`: how long a dead letter keeps its message after its "+
+		"death, at least; `0`: for ever. By default `BROKER_DEAD_RETENTION`",
+		parseAge, func(p *Intake) *Age { return &p.Keeping.DeadRetention }),
 }
 
 // IntakeNames returns the names of the fields of a channel, as forms have them.

@@ -191,9 +191,9 @@ var alertTests = map[string]func(*testing.T, *fixture){
 	"an alarm opens and closes once": func(t *testing.T, f *fixture) {
 		ch, ks := f.channel(t, "c", 2)
 		for i, event := range []durable.Event{durable.DLQGrowing, durable.ConsumerLate, durable.ConsumerUnpolled,
-			durable.ChannelSilent} {
+			durable.ChannelSilent, durable.ArchiveFailing} {
 			no, consumer := ks[1].No, "k1"
-			if event == durable.ChannelSilent {
+			if event >= durable.ChannelSilent {
 				no, consumer = ch.No, ""
 			}
 			at := int64(1000 * (i + 1))

@@ -30,7 +30,7 @@ func Run(t *testing.T, open func(*testing.T) *durable.Store, openInsert OpenInse
 		alertTests,
 		deleteTests, sqsKeyTests, tokenTests,
 		identityTests, termsTests, scheduleTests, bookTests, bulkTests, stepTests, statusTests, exchangeTests,
-		recipientTests, sinceTests, ackTests, storedTests, replayTests, endingTests, listTests,
+		recipientTests, sinceTests, ackTests, storedTests, keepingTests, replayTests, endingTests, listTests,
 		deadGroupTests, redrivingTests, chronicleTests, auditTests,
 	} {
 		for name, test := range group {

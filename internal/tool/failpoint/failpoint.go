@@ -41,6 +41,7 @@ const (
 	AfterReplayPage    = "after-replay-page"    // jobs of a replay are in Redis; its progress has not moved
 	AfterReplayAdvance = "after-replay-advance" // the progress of a replay has moved
 	AfterConfig        = "after-config"         // a consumer is stored; not answered, in no broker's copy
+	AfterArchive       = "after-archive"        // messages are in the archive; they are not removed from the store
 	Draining           = "draining"             // the broker is stopping; the listener is open
 )
 
@@ -51,7 +52,7 @@ var Points = []string{BeforeCommit, AfterCommit, BeforeFanout, AfterFanout, Afte
 	AfterSchedule, BeforeDispatch, AfterDispatch, AfterBulkChunk, AfterBulkBody, BeforeBulkStep,
 	AfterBulkStep, AfterStatusBatch, AfterStatusSent, AfterResult, BeforeReply, AfterReply, JournalWritten,
 	JournalFlushed, JournalReplayed, AfterPage, AfterReplay, AfterReplayPage, AfterReplayAdvance,
-	AfterConfig, Draining}
+	AfterConfig, AfterArchive, Draining}
 
 // EnvOrder is the environment variable with the path of a file. At SIGUSR2 a process built
 // with the tag failpoint reads an order "<point>:<n>" from that file. It kills itself with
