@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -29,6 +30,13 @@ func viewChannel(ch *durable.Channel) apitype.Channel {
 	}
 }
 
+// channelFor returns a channel as a request may see it.
+func channelFor(rc *fasthttp.RequestCtx, ch *durable.Channel) apitype.Channel {
+	view := viewChannel(ch)
+	veil(rc, &view.Token)
+	return view
+}
+
 func channelPath(id string) string { return "/channel/" + id }
 
 func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
@@ -42,7 +50,8 @@ func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err = a.settleChannel(ctx, &f, put.ID); err != nil {
 		return err
 	}
-	if put.Intake, err = f.intake(); err != nil {
+	put.Intake, err = f.intake()
+	if err = cmp.Or(err, mayBring(rc, put.Token)); err != nil {
 		return err
 	}
 	put.Group = f.group()
@@ -51,7 +60,7 @@ func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		if ch == nil {
 			return nil, nil
 		}
-		return &revision{viewChannel(&ch.Channel), ch.ChangedAt}, nil
+		return &revision{channelFor(rc, &ch.Channel), ch.ChangedAt}, nil
 	})
 	if err != nil {
 		return err
@@ -69,8 +78,11 @@ func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return a.groupRefused(ctx, put.Group, err)
 	}
 	a.changed(ctx, rc)
+	if ch.Group != group && a.o.AwaitOthers != nil {
+		a.o.AwaitOthers(ctx) // no broker takes a token of the group that it left after the answer
+	}
 	a.markPolicy(ctx, rc, created, change, durable.HistoryMark{ChannelNo: ch.No, Text: "the channel " + ch.ID})
-	return answerPut(rc, created, channelPath(ch.ID), viewChannel(&ch), ch.ChangedAt)
+	return answerPut(rc, created, channelPath(ch.ID), channelFor(rc, &ch), ch.ChangedAt)
 }
 
 // intake returns the change that the fields of a channel make to its record; nil, which keeps the
@@ -146,9 +158,7 @@ func (a *API) getChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	view := viewChannel(&ch.Channel)
-	veil(rc, view.ID, &view.Token)
-	return answerResource(rc, fasthttp.StatusOK, view, ch.ChangedAt, true)
+	return answerResource(rc, fasthttp.StatusOK, channelFor(rc, &ch.Channel), ch.ChangedAt, true)
 }
 
 func (a *API) listChannels(ctx context.Context, rc *fasthttp.RequestCtx) error {

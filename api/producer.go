@@ -170,7 +170,7 @@ func (a *API) getProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return errNoProducer
 	}
 	view := a.viewProducer(p)
-	veil(rc, "", &view.Token)
+	veil(rc, &view.Token)
 	stable, err := encode(view)
 	if err != nil {
 		return err

@@ -30,14 +30,12 @@ type once struct {
 // a condition in a PUT does not fail because of a message, and what this answer alone tells.
 func (a *API) answerConsumer(ctx context.Context, rc *fasthttp.RequestCtx, status int, channelID string,
 	k *durable.Consumer, only once) error {
-	view := a.viewConsumer(channelID, k)
-	veil(rc, channelID, &view.Token)
+	view := a.consumerFor(rc, channelID, k)
 	stable, err := encode(view)
 	if err != nil {
 		return err
 	}
-	view = a.viewConsumer(channelID, k, only.secrets...)
-	veil(rc, channelID, &view.Token)
+	view = a.consumerFor(rc, channelID, k, only.secrets...)
 	view.RemovedBefore = only.removedBefore
 	a.count(ctx, rc, k, &view)
 	body, err := encode(view)
@@ -136,9 +134,7 @@ func (a *API) setChannelPaused(ctx context.Context, rc *fasthttp.RequestCtx, pau
 	if err != nil {
 		return err
 	}
-	view := viewChannel(&ch)
-	veil(rc, ch.ID, &view.Token)
-	return answerResource(rc, fasthttp.StatusOK, view, ch.ChangedAt, false)
+	return answerResource(rc, fasthttp.StatusOK, channelFor(rc, &ch), ch.ChangedAt, false)
 }
 
 // errLink refuses a revive link.

@@ -121,7 +121,8 @@ type broker struct {
 // newCatalogue returns an empty copy of the catalogue.
 func (b *broker) newCatalogue() *catalogue.Catalogue {
 	c := catalogue.New(b.store, b.log)
-	c.UseSecrets(catalogue.Secrets{Keys: b.cfg.tokenKeys, NowMs: func() int64 { return b.node.NowMs() }})
+	c.UseSecrets(catalogue.Secrets{Keys: b.cfg.tokenKeys, NowMs: func() int64 { return b.node.NowMs() },
+		Certified: b.cfg.certified()})
 	return c
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/api"
+	"github.com/penstock-broker/penstock/internal/feature/principal"
 	"github.com/penstock-broker/penstock/internal/feature/reports"
 	"github.com/penstock-broker/penstock/internal/feature/tracing"
 	"github.com/penstock-broker/penstock/internal/model/apitoken"
@@ -22,6 +23,7 @@ type config struct {
 	TLSCert     string `env:"BROKER_TLS_CERT" doc:"PEM file with the certificate of that listener, and those between it and its root. Read again when it changes."`
 	TLSKey      string `env:"BROKER_TLS_KEY" doc:"PEM file with the private key of the certificate."`
 	TLSClientCA string `env:"BROKER_TLS_CLIENT_CA" doc:"PEM file with authorities. Set: that listener refuses clients without a certificate of one of these."`
+	Principals  string `env:"BROKER_TLS_PRINCIPALS" doc:"What client certificates open without a token: SUBJECT=SCOPES;..., like CN=orders-service=channel:orders,management:read. Empty: nothing."`
 	H2CListen   string `env:"BROKER_H2C_LISTEN" doc:"Address of a listener for HTTP/2 without TLS, with prior knowledge (h2c). Empty: none."`
 	MySQLDSN    string `env:"BROKER_MYSQL_DSN" secret:"true" doc:"DSN of MySQL 8 or MariaDB in go-sql-driver form. Empty: embedded SQLite in the data folder."`
 	RedisURL    string `env:"BROKER_REDIS_URL" secret:"true" doc:"redis:// or rediss:// URL; several comma-separated addresses are a Cluster. Empty: embedded."`
@@ -132,6 +134,7 @@ type config struct {
 	storedLimit  int64
 	access       api.AccessLog
 	tokenKeys    apitoken.Keys
+	principals   *principal.Map
 	proxies      forwarded.Trusted
 	tracing      tracing.Settings
 	otel         map[string]string // the variables OTEL_*

@@ -45,6 +45,7 @@ func (c *config) check(f *faults) {
 func (c *config) checkListener(f *faults) {
 	c.checkAddress(f, "BROKER_LISTEN", c.Listen, "127.0.0.1:8080")
 	c.checkFront(f)
+	c.checkPrincipals(f)
 	for _, name := range c.AllowedHosts {
 		if !isHostname(name) {
 			f.add("BROKER_ALLOWED_HOSTS", "must be a list of host names or addresses, without ports and without *, not %q", name)
