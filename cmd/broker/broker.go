@@ -145,6 +145,9 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
+	if err := b.checkKeys(ctx); err != nil {
+		return nil, err
+	}
 	if err := b.prepareStore(ctx); err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/reports"
 	"github.com/penstock-broker/penstock/internal/feature/tracing"
 	"github.com/penstock-broker/penstock/internal/model/apitoken"
+	"github.com/penstock-broker/penstock/internal/model/atrest"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/tool/egress"
 	"github.com/penstock-broker/penstock/internal/tool/forwarded"
@@ -37,8 +38,8 @@ type config struct {
 	AdminToken       string   `env:"BROKER_ADMIN_TOKEN" secret:"true" doc:"Value of X-Broker-Admin-Token. Empty: admin endpoints refuse all requests, and the broker listens on loopback only. No blanks."`
 	OpenManagement   *bool    `env:"BROKER_OPEN_MANAGEMENT" default:"true on loopback without an admin token, else false" doc:"PUT, GET and DELETE of producers, channels, consumers, messages and dead letters need no token."`
 	AllowedHosts     []string `env:"BROKER_ALLOWED_HOSTS" doc:"Further values of Host for which open management answers, besides those of loopback and the listen address. No ports, no patterns."`
-	TokenKey         string   `env:"BROKER_TOKEN_KEY" secret:"true" doc:"Key of the digests of API tokens: base64 of 32 random bytes. Empty: API tokens are stored as SHA-256."`
-	TokenKeyPrevious string   `env:"BROKER_TOKEN_KEY_PREVIOUS" secret:"true" doc:"The key before BROKER_TOKEN_KEY: API tokens that were made with it are valid while it is set."`
+	TokenKey         string   `env:"BROKER_TOKEN_KEY" secret:"true" doc:"Key of the digests of API tokens, and of the encryption of tokens, secrets and credentials in the store: base64 of 32 random bytes. Empty: API tokens are stored as SHA-256, the others as they are."`
+	TokenKeyPrevious string   `env:"BROKER_TOKEN_KEY_PREVIOUS" secret:"true" doc:"The key before BROKER_TOKEN_KEY, or the one after it: what was made with it is read while it is set."`
 	AuthFailures     int      `env:"BROKER_AUTH_FAILURES" envDefault:"100" doc:"Wrong tokens of one address within a minute, from which its tokens are refused with 429 for a minute. 0: no limit."`
 	TrustedProxies   []string `env:"BROKER_TRUSTED_PROXIES" doc:"Networks (CIDRs) of proxies whose X-Forwarded-For says where a request is from, for that limit and the access log."`
 
@@ -134,6 +135,7 @@ type config struct {
 	storedLimit  int64
 	access       api.AccessLog
 	tokenKeys    apitoken.Keys
+	sealKeys     *atrest.Keys
 	principals   *principal.Map
 	proxies      forwarded.Trusted
 	tracing      tracing.Settings

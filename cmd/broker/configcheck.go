@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/internal/feature/ui"
 	"github.com/penstock-broker/penstock/internal/model/apitoken"
+	"github.com/penstock-broker/penstock/internal/model/atrest"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/tool/egress"
 	"github.com/penstock-broker/penstock/internal/tool/forwarded"
@@ -97,7 +98,7 @@ func (c *config) checkTokens(f *faults) {
 	case keys[0] != nil && bytes.Equal(keys[0], keys[1]):
 		f.add("BROKER_TOKEN_KEY_PREVIOUS", "is the same as BROKER_TOKEN_KEY")
 	}
-	c.tokenKeys = apitoken.NewKeys(keys[0], keys[1])
+	c.tokenKeys, c.sealKeys = apitoken.NewKeys(keys[0], keys[1]), atrest.NewKeys(keys[0], keys[1])
 	if c.AuthFailures < 0 || c.AuthFailures > 1_000_000 {
 		f.add("BROKER_AUTH_FAILURES", "must be from 0 to 1000000, not %d", c.AuthFailures)
 	}

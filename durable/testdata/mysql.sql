@@ -2283,6 +2283,16 @@ WHERE id = ?;
 
 SELECT
     id,
+    channel_no,
+    secret,
+    created_ms
+FROM sqs_keys
+WHERE id > ?
+ORDER BY id
+LIMIT ?;
+
+SELECT
+    id,
     finished,
     next_ms,
     changed_ms,
@@ -3444,6 +3454,32 @@ SELECT
     former_token,
     former_until_ms
 FROM consumers
+WHERE no > ?
+ORDER BY no
+LIMIT ?;
+
+SELECT
+    no,
+    channel_no,
+    position,
+    id,
+    name,
+    token,
+    callback_url,
+    type,
+    protocol,
+    policy,
+    changed_ms,
+    version,
+    state,
+    state_reason,
+    state_ms,
+    until_id,
+    since_id,
+    since_policy,
+    former_token,
+    former_until_ms
+FROM consumers
 WHERE version > ?
 ORDER BY no;
 
@@ -3519,6 +3555,27 @@ SELECT
     former_token,
     former_until_ms
 FROM channels
+WHERE no > ?
+ORDER BY no
+LIMIT ?;
+
+SELECT
+    no,
+    id,
+    name,
+    token,
+    audience,
+    changed_ms,
+    version,
+    (paused & 1) <> 0,
+    (paused & 2) <> 0,
+    intake,
+    deleted_no <> 0,
+    shape,
+    group_id,
+    former_token,
+    former_until_ms
+FROM channels
 WHERE version > ?
 ORDER BY no;
 
@@ -3537,6 +3594,23 @@ SELECT
 FROM producers
 WHERE id = ?
   AND deleted_no = 0;
+
+SELECT
+    no,
+    id,
+    name,
+    token,
+    changed_ms,
+    version,
+    publish_secret,
+    deleted_no <> 0,
+    COALESCE(settings, ''),
+    former_token,
+    former_until_ms
+FROM producers
+WHERE no > ?
+ORDER BY no
+LIMIT ?;
 
 SELECT
     no,
@@ -4923,6 +4997,13 @@ SET
 WHERE no = ?;
 
 UPDATE channels
+SET
+    token = ?,
+    former_token = ?
+WHERE no = ?
+  AND version = ?;
+
+UPDATE channels
 SET intake = ?
 WHERE no = ?;
 
@@ -4975,6 +5056,15 @@ SET
     probe_ms = 0,
     version = ?
 WHERE no = ?;
+
+UPDATE consumers
+SET
+    token = ?,
+    former_token = ?,
+    policy = ?,
+    since_policy = ?
+WHERE no = ?
+  AND version = ?;
 
 UPDATE consumers
 SET failures_ms = ?
@@ -5176,6 +5266,15 @@ SET
     settings = ?
 WHERE no = ?;
 
+UPDATE producers
+SET
+    token = ?,
+    former_token = ?,
+    publish_secret = ?,
+    settings = ?
+WHERE no = ?
+  AND version = ?;
+
 UPDATE redrivings
 SET
     busy = ?,
@@ -5291,6 +5390,11 @@ WHERE name = 'catalogue';
 UPDATE settings
 SET value = value + 1
 WHERE name = 'nodes';
+
+UPDATE sqs_keys
+SET secret = ?
+WHERE id = ?
+  AND channel_no = ?;
 
 UPDATE stored_marks
 SET through_id = ?
