@@ -270,6 +270,7 @@ type Options struct {
 	Proxies        forwarded.Trusted // whose X-Forwarded-For counts
 	PublicURL      string            // of the brokers in links, without a slash at its end; "": that of the request
 	OpenManagement bool              // management needs no token
+	HideTokens     bool              // tokens of resources are shown where they are made, and nowhere else
 	AllowDelete    bool              // the DELETE routes exist
 	WakeRedrives   func()            // a redrive may go on; nil: at its next look
 	AllowedHosts   []string          // names of this broker besides loopback under which management is open

@@ -31,9 +31,9 @@ func viewChannel(ch *durable.Channel) apitype.Channel {
 }
 
 // channelFor returns a channel as a request may see it.
-func channelFor(rc *fasthttp.RequestCtx, ch *durable.Channel) apitype.Channel {
+func (a *API) channelFor(rc *fasthttp.RequestCtx, ch *durable.Channel) apitype.Channel {
 	view := viewChannel(ch)
-	veil(rc, &view.Token)
+	a.veil(rc, &view.Token)
 	return view
 }
 
@@ -60,7 +60,7 @@ func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		if ch == nil {
 			return nil, nil
 		}
-		return &revision{channelFor(rc, &ch.Channel), ch.ChangedAt}, nil
+		return &revision{a.channelFor(rc, &ch.Channel), ch.ChangedAt}, nil
 	})
 	if err != nil {
 		return err
@@ -82,7 +82,10 @@ func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		a.o.AwaitOthers(ctx) // no broker takes a token of the group that it left after the answer
 	}
 	a.markPolicy(ctx, rc, created, change, durable.HistoryMark{ChannelNo: ch.No, Text: "the channel " + ch.ID})
-	return answerPut(rc, created, channelPath(ch.ID), channelFor(rc, &ch), ch.ChangedAt)
+	stable := a.channelFor(rc, &ch)
+	view := stable
+	showOnce(rc, created || put.Token != nil, &view.Token, ch.Token)
+	return answerPut(rc, created, channelPath(ch.ID), view, stable, ch.ChangedAt)
 }
 
 // intake returns the change that the fields of a channel make to its record; nil, which keeps the
@@ -158,7 +161,7 @@ func (a *API) getChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	return answerResource(rc, fasthttp.StatusOK, channelFor(rc, &ch.Channel), ch.ChangedAt, true)
+	return answerResource(rc, fasthttp.StatusOK, a.channelFor(rc, &ch.Channel), ch.ChangedAt, true)
 }
 
 func (a *API) listChannels(ctx context.Context, rc *fasthttp.RequestCtx) error {

@@ -54,7 +54,7 @@ func (a *API) viewConsumer(channelID string, k *durable.Consumer, reveal ...stri
 func (a *API) consumerFor(rc *fasthttp.RequestCtx, channelID string, k *durable.Consumer,
 	reveal ...string) apitype.Consumer {
 	view := a.viewConsumer(channelID, k, reveal...)
-	veil(rc, &view.Token)
+	a.veil(rc, &view.Token)
 	return view
 }
 
@@ -108,7 +108,7 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if created {
 		setLocation(rc, consumerPath(put.ChannelID, k.ID))
 	}
-	var only once
+	only := once{token: created || put.Token != nil}
 	if f.form["signingSecret"] != "" {
 		only.secrets = []string{"signingSecret"}
 	}

@@ -166,10 +166,18 @@ func (a *API) judge(rc *fasthttp.RequestCtx) error {
 // token. Of scopes, only management:write does.
 func tokensOf(g *catalogue.Grant) bool { return g.Scopes.Opens(scope.Demand{Door: scope.Management}) }
 
-// veil empties the token of a resource in an answer to an API token that must not see it: it lasts longer.
-func veil(rc *fasthttp.RequestCtx, token *string) {
-	if g := scoped(rc); g != nil && !tokensOf(g) {
+// veil empties the token of a resource in an answer that must not show it: tokens are not shown, or the API token of
+// the request would leave something that lasts longer.
+func (a *API) veil(rc *fasthttp.RequestCtx, token *string) {
+	if g := scoped(rc); a.o.HideTokens || g != nil && !tokensOf(g) {
 		*token = ""
+	}
+}
+
+// showOnce shows a token that the request has made, or brought.
+func showOnce(rc *fasthttp.RequestCtx, made bool, token *string, is string) {
+	if g := scoped(rc); made && (g == nil || tokensOf(g)) {
+		*token = is
 	}
 }
 

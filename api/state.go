@@ -24,6 +24,7 @@ const countTimeout = 2 * time.Second
 type once struct {
 	secrets       []string // fields of its policy that are not masked: one of them was generated
 	removedBefore *apitype.Time
+	token         bool // it was made by the request, or came with it
 }
 
 // answerConsumer writes a consumer with its counts. The entity tag leaves the counts out, so that
@@ -36,6 +37,7 @@ func (a *API) answerConsumer(ctx context.Context, rc *fasthttp.RequestCtx, statu
 		return err
 	}
 	view = a.consumerFor(rc, channelID, k, only.secrets...)
+	showOnce(rc, only.token, &view.Token, k.Token)
 	view.RemovedBefore = only.removedBefore
 	a.count(ctx, rc, k, &view)
 	body, err := encode(view)
@@ -134,7 +136,7 @@ func (a *API) setChannelPaused(ctx context.Context, rc *fasthttp.RequestCtx, pau
 	if err != nil {
 		return err
 	}
-	return answerResource(rc, fasthttp.StatusOK, channelFor(rc, &ch), ch.ChangedAt, false)
+	return answerResource(rc, fasthttp.StatusOK, a.channelFor(rc, &ch), ch.ChangedAt, false)
 }
 
 // errLink refuses a revive link.

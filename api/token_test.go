@@ -319,7 +319,7 @@ func TestAScopeLeavesNoTokenBehind(t *testing.T) {
 		token, _ := w.token(words...)
 		for path, form := range map[string]string{"/channel/c": "name=C", "/channel/c/consumer/k": "name=K",
 			"/channel/c/consumer/new": "type=pull"} {
-			w.put(path, form+"&token="+secret+"-mine", bearer(token)).problem(403, "out_of_scope")
+			w.put(path, form+"token="+secret+"-mine", bearer(token)).problem(403, "out_of_scope")
 			r := w.do("PUT", path, form, bearer(token), formHeader)
 			require.Contains(t, []int{200, 201}, r.Status, r.Body)
 			require.Contains(t, r.Body, `"Token":""`, path)
@@ -337,6 +337,34 @@ func TestAScopeLeavesNoTokenBehind(t *testing.T) {
 	require.NotContains(t, w.get("/channel/n", bearer(manager)).is(200).Body, `"Token":""`)
 	w.post("/channel/c/sqs-key", bearer(manager)).is(201)
 	w.post("/channel/n/rotate-token", bearer(manager)).is(200)
+}
+
+// With BROKER_SHOW_TOKENS=false a token is in the answer of the request that made or brought it, and in no other.
+func TestAHiddenTokenIsShownOnce(t *testing.T) {
+	w := tokenWorld(t, func(o *Options) { o.HideTokens = true })
+	const hidden = `"Token":""`
+	manager, _ := w.token("management:write")
+	narrow, _ := w.token("channel:c", "channel:n")
+	for path, form := range map[string]string{"/producer/n": "", "/channel/n": "", "/channel/c/consumer/n": "type=pull&"} {
+		for _, who := range []string{adminHeader, bearer(manager)} {
+			made := w.do("PUT", path, form+"token="+secret+"-"+who[:2], who, formHeader)
+			require.Contains(t, made.Body, secret+"-"+who[:2])
+			seen := w.get(path, who).is(200)
+			require.Contains(t, seen.Body, hidden)
+			require.Equal(t, made.Header("ETag"), seen.Header("ETag"))
+			changed := w.do("PUT", path, form+"name=O"+who[:1], who, formHeader, "If-Match: "+made.Header("ETag")).is(200)
+			require.Contains(t, changed.Body, hidden)
+			require.Equal(t, changed.Header("ETag"), w.get(path, who).Header("ETag"))
+			require.NotContains(t, w.post(path+"/rotate-token", who).is(200).Body, hidden)
+		}
+	}
+	generated := w.put("/producer/g", "", adminHeader).is(201)
+	require.NotContains(t, generated.Body, hidden)
+	require.Contains(t, w.put("/channel/c/consumer/g", "type=pull", bearer(narrow)).is(201).Body, hidden)
+	require.NotContains(t, w.get("/consumers", adminHeader).is(200).Body, secret)
+	w.post("/channel/c/pause", adminHeader).is(200)
+	require.Contains(t, w.post("/channel/c/resume", adminHeader).is(200).Body, hidden)
+	w.get("/channel/c/consumer/k/dlq", tokens("k")...).is(200)
 }
 
 func TestAnAddressWithTooManyWrongTokensIsLimited(t *testing.T) {

@@ -207,8 +207,8 @@ func resealOne[T any, P interface {
 	return nil
 }
 
-// CheckKeys returns ErrKeys if a token, secret or credential in the store cannot be decrypted with the keys of UseKeys. It
-// reads the catalogue.
+// CheckKeys returns ErrKeys if a token, secret or credential in the store cannot be decrypted with the keys of UseKeys.
+// It reads the catalogue.
 func (s *Store) CheckKeys(ctx context.Context) error {
 	_, err := s.Changes(ctx, 0)
 	if err != nil {

@@ -40,6 +40,7 @@ type config struct {
 	AllowedHosts     []string `env:"BROKER_ALLOWED_HOSTS" doc:"Further values of Host for which open management answers, besides those of loopback and the listen address. No ports, no patterns."`
 	TokenKey         string   `env:"BROKER_TOKEN_KEY" secret:"true" doc:"Key of the digests of API tokens, and of the encryption of tokens, secrets and credentials in the store: base64 of 32 random bytes. Empty: API tokens are stored as SHA-256, the others as they are."`
 	TokenKeyPrevious string   `env:"BROKER_TOKEN_KEY_PREVIOUS" secret:"true" doc:"The key before BROKER_TOKEN_KEY, or the one after it: what was made with it is read while it is set."`
+	ShowTokens       *bool    `env:"BROKER_SHOW_TOKENS" default:"true on loopback, else false" doc:"GET shows the tokens of producers, channels and consumers. Otherwise only the PUT or rotation that made one does, or the PUT that brought it."`
 	AuthFailures     int      `env:"BROKER_AUTH_FAILURES" envDefault:"100" doc:"Wrong tokens of one address within a minute, from which its tokens are refused with 429 for a minute. 0: no limit."`
 	TrustedProxies   []string `env:"BROKER_TRUSTED_PROXIES" doc:"Networks (CIDRs) of proxies whose X-Forwarded-For says where a request is from, for that limit and the access log."`
 
@@ -199,6 +200,14 @@ func (c *config) openManagement() bool {
 		return *c.OpenManagement
 	}
 	return c.onLoopback() && c.AdminToken == ""
+}
+
+// showTokens returns the setting or its default.
+func (c *config) showTokens() bool {
+	if c.ShowTokens != nil {
+		return *c.ShowTokens
+	}
+	return c.onLoopback()
 }
 
 // policy returns the delivery policy of consumers without settings of their own.
