@@ -46,7 +46,7 @@ func (a *API) admit(ctx context.Context, rc *fasthttp.RequestCtx, access Access)
 
 func (a *API) decide(ctx context.Context, rc *fasthttp.RequestCtx, access Access) error {
 	if g, ok := rc.UserValue(loginKey).(*catalogue.Grant); ok {
-		return a.admitGrant(rc, access, g)
+		return a.admitGrant(ctx, rc, access, g)
 	}
 	switch access {
 	case AccessAdmin:

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/history"
 	"github.com/penstock-broker/penstock/internal/feature/lockout"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
+	"github.com/penstock-broker/penstock/internal/feature/principal"
 	"github.com/penstock-broker/penstock/internal/feature/sampler"
 	"github.com/penstock-broker/penstock/internal/feature/ui"
 	"github.com/penstock-broker/penstock/internal/model/apitoken"
@@ -266,10 +267,12 @@ type Options struct {
 
 	AdminToken     string            // "": every admin request is refused
 	TokenKeys      apitoken.Keys     // of the digests of API tokens
+	Principals     *principal.Map    // what client certificates stand for; nil: nothing
 	Lockout        *lockout.Lockout  // of addresses that send wrong tokens; nil: none is
 	Proxies        forwarded.Trusted // whose X-Forwarded-For counts
 	PublicURL      string            // of the brokers in links, without a slash at its end; "": that of the request
 	OpenManagement bool              // management needs no token
+	HideTokens     bool              // tokens of resources are shown where they are made, and nowhere else
 	AllowDelete    bool              // the DELETE routes exist
 	WakeRedrives   func()            // a redrive may go on; nil: at its next look
 	AllowedHosts   []string          // names of this broker besides loopback under which management is open

@@ -93,7 +93,7 @@ func (a *API) actor(rc *fasthttp.RequestCtx, access Access) string {
 		return who
 	}
 	if g := scoped(rc); g != nil {
-		return "API token " + g.ID
+		return g.Who()
 	}
 	consumer := func() string { return "consumer " + param(rc, "channel") + "/" + param(rc, "consumer") }
 	switch access {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -31,6 +32,13 @@ func viewChannel(ch *durable.Channel) apitype.Channel {
 	}
 }
 
+// channelFor returns a channel as a request may see it.
+func (a *API) channelFor(rc *fasthttp.RequestCtx, ch *durable.Channel) apitype.Channel {
+	view := viewChannel(ch)
+	a.veil(rc, &view.Token)
+	return view
+}
+
 func channelPath(id string) string { return "/channel/" + id }
 
 func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
@@ -44,7 +52,8 @@ func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err = a.settleChannel(ctx, &f, put.ID); err != nil {
 		return err
 	}
-	if put.Intake, err = f.intake(); err != nil {
+	put.Intake, err = f.intake()
+	if err = cmp.Or(err, mayBring(rc, put.Token)); err != nil {
 		return err
 	}
 	put.Group = f.group()
@@ -53,20 +62,30 @@ func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		if ch == nil {
 			return nil, nil
 		}
-		return &revision{viewChannel(&ch.Channel), ch.ChangedAt}, nil
+		return &revision{a.channelFor(rc, &ch.Channel), ch.ChangedAt}, nil
 	})
 	if err != nil {
 		return err
 	}
-	put.Move = func() error { return mayMove(rc) } // the copy of the catalogue may have another group
+	moves := false
+	put.Move = func() error { // the copy of the catalogue may have another group
+		moves = true
+		return mayMove(rc)
+	}
 	change := watchRecord(&put.Intake)
 	ch, created, err := a.o.Store.PutChannel(ctx, put)
 	if err != nil {
 		return a.groupRefused(ctx, put.Group, err)
 	}
 	a.changed(ctx, rc)
+	if moves && a.o.AwaitOthers != nil {
+		a.o.AwaitOthers(ctx) // no broker takes a token of the group that it left after the answer
+	}
 	a.markPolicy(ctx, rc, created, change, durable.HistoryMark{ChannelNo: ch.No, Text: "the channel " + ch.ID})
-	return answerPut(rc, created, channelPath(ch.ID), viewChannel(&ch), ch.ChangedAt)
+	stable := a.channelFor(rc, &ch)
+	view := stable
+	showOnce(rc, created || put.Token != nil, &view.Token, ch.Token)
+	return answerPut(rc, created, channelPath(ch.ID), view, stable, ch.ChangedAt)
 }
 
 // intake returns the change that the fields of a channel make to its record; nil, which keeps the
@@ -142,9 +161,7 @@ func (a *API) getChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	view := viewChannel(&ch.Channel)
-	veil(rc, view.ID, &view.Token)
-	return answerResource(rc, fasthttp.StatusOK, view, ch.ChangedAt, true)
+	return answerResource(rc, fasthttp.StatusOK, a.channelFor(rc, &ch.Channel), ch.ChangedAt, true)
 }
 
 func (a *API) listChannels(ctx context.Context, rc *fasthttp.RequestCtx) error {

@@ -50,6 +50,14 @@ func (a *API) viewConsumer(channelID string, k *durable.Consumer, reveal ...stri
 	return view
 }
 
+// consumerFor returns a consumer as a request may see it.
+func (a *API) consumerFor(rc *fasthttp.RequestCtx, channelID string, k *durable.Consumer,
+	reveal ...string) apitype.Consumer {
+	view := a.viewConsumer(channelID, k, reveal...)
+	a.veil(rc, &view.Token)
+	return view
+}
+
 func consumerPath(channelID, id string) string { return channelPath(channelID) + "/consumer/" + id }
 
 func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
@@ -65,7 +73,7 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return err
 	}
 	since, err := a.readConsumer(ctx, f.form, &put)
-	if err = cmp.Or(err, mayForward(rc, f.form["dlq"])); err != nil {
+	if err = cmp.Or(err, mayBring(rc, put.Token), a.mayForward(rc, f.form["dlq"])); err != nil {
 		return err
 	}
 	err = a.preconditions(ctx, rc, &put.Put, func() (*revision, error) {
@@ -76,7 +84,7 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		if k == nil {
 			return nil, nil
 		}
-		return &revision{a.viewConsumer(put.ChannelID, k), k.ChangedAt}, nil
+		return &revision{a.consumerFor(rc, put.ChannelID, k), k.ChangedAt}, nil
 	})
 	if err != nil {
 		return err
@@ -100,7 +108,7 @@ func (a *API) putConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if created {
 		setLocation(rc, consumerPath(put.ChannelID, k.ID))
 	}
-	var only once
+	only := once{token: created || put.Token != nil}
 	if f.form["signingSecret"] != "" {
 		only.secrets = []string{"signingSecret"}
 	}

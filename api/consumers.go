@@ -111,7 +111,7 @@ func (a *API) listAllConsumers(ctx context.Context, rc *fasthttp.RequestCtx) err
 	var at time.Time
 	for i := range page {
 		view.Result[i] = a.viewListed(&page[i])
-		veil(rc, page[i].ch.ID, &view.Result[i].Token)
+		a.veil(rc, &view.Result[i].Token)
 		at = newest(at, page[i].k.ChangedAt)
 	}
 	a.recall(ctx, page, view.Result)

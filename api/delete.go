@@ -32,7 +32,7 @@ func (a *API) deleteProducer(ctx context.Context, rc *fasthttp.RequestCtx) error
 		if p == nil {
 			return nil, errNoProducer
 		}
-		return &revision{a.viewProducer(p), p.ChangedAt}, nil
+		return &revision{a.producerFor(rc, p), p.ChangedAt}, nil
 	})
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func (a *API) deleteChannel(ctx context.Context, rc *fasthttp.RequestCtx) error 
 		if ch == nil {
 			return nil, catalogue.ErrUnknownChannel
 		}
-		return &revision{viewChannel(&ch.Channel), ch.ChangedAt}, nil
+		return &revision{a.channelFor(rc, &ch.Channel), ch.ChangedAt}, nil
 	})
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (a *API) deleteConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error
 		if err != nil {
 			return nil, err
 		}
-		return &revision{a.viewConsumer(channelID, k), k.ChangedAt}, nil
+		return &revision{a.consumerFor(rc, channelID, k), k.ChangedAt}, nil
 	})
 	if err != nil {
 		return err

@@ -23,6 +23,7 @@ const (
 // Handler answers one request.
 func (a *API) Handler(rc *fasthttp.RequestCtx) {
 	setRequestID(rc)
+	a.o.Principals.Certify(rc)
 	if a.draining.Load() {
 		rc.SetConnectionClose()
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/internal/feature/ui"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/quantity"
@@ -54,7 +55,9 @@ func (a *API) portalLink(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		return err
 	}
 	until := time.Now().Add(ttl).UTC().Truncate(time.Second)
+	of := ui.PortalOf{Channel: ch.ID, Consumer: k.ID, No: k.No, Token: k.Token}
 	if g := scoped(rc); g != nil {
+		of.GrantID, of.GrantVersion = g.ID, g.Version()
 		if end, ok := g.Until(); ok && end.Before(until) {
 			until = end.UTC().Truncate(time.Second)
 		}
@@ -64,8 +67,8 @@ func (a *API) portalLink(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		base = string(rc.URI().Scheme()) + "://" + string(rc.Host())
 	}
 	a.log.Info("a portal link was made", "channel", ch.ID, "consumer", k.ID, "until", until, "request_id", requestID(rc))
-	link := base + a.o.UI.PortalLink(ch.ID, k.ID, k.No, k.Token, until)
-	return answerJSON(rc, fasthttp.StatusOK, apitype.PortalLink{URL: link,
+	of.Until = until
+	return answerJSON(rc, fasthttp.StatusOK, apitype.PortalLink{URL: base + a.o.UI.PortalLink(of),
 		ExpiresAt: apitype.Time{Time: until}})
 }
 

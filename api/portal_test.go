@@ -118,12 +118,15 @@ func TestAPortalLinkEndsWithItsConsumerAndIsNoOther(t *testing.T) {
 		require.Contains(t, r.Body, "link_invalid", wrong)
 		require.Empty(t, r.Header("Set-Cookie"), wrong)
 	}
-	ended := w.api.o.UI.PortalLink("c", "k", w.cat.Consumer("c", "k").No, secret+"-k", time.Now().Add(-time.Second))
+	of := func(consumer, token string, ttl time.Duration) ui.PortalOf {
+		return ui.PortalOf{Channel: "c", Consumer: consumer, No: w.cat.Consumer("c", "k").No, Token: token,
+			Until: time.Now().Add(ttl)}
+	}
+	ended := w.api.o.UI.PortalLink(of("k", secret+"-k", -time.Second))
 	w.get(ended, browser).is(410)
-	elsewhere := w.api.o.UI.PortalLink("c", "other", w.cat.Consumer("c", "k").No, secret+"-other",
-		time.Now().Add(time.Hour))
+	elsewhere := w.api.o.UI.PortalLink(of("other", secret+"-other", time.Hour))
 	w.get(elsewhere, browser).is(410)
-	w.get(w.api.o.UI.PortalLink("c", "k", w.cat.Consumer("c", "k").No, "", time.Now().Add(time.Hour)), browser).is(410)
+	w.get(w.api.o.UI.PortalLink(of("k", "", time.Hour)), browser).is(410)
 
 	admin := "X-Broker-Admin-Token: " + adminToken
 	w.do("DELETE", "/channel/c/consumer/k", "", admin).is(204)
@@ -174,6 +177,36 @@ func TestThePagesOfAPortalMayBeInTheFramesOfTheSetting(t *testing.T) {
 	w.api.o.OpenManagement = true
 	require.Contains(t, w.get("/ui/channel/c/consumer/k", browser).is(200).Header("Content-Security-Policy"),
 		"frame-ancestors 'none'", "the pages of everybody else")
+}
+
+// A link that was made with an API token opens nothing once that token has ended, or no longer opens its consumer.
+func TestAPortalLinkEndsWithTheAPITokenThatMadeIt(t *testing.T) {
+	w, _ := newUIWorld(t, nil)
+	w.channel()
+	w.consumer("k", "push")
+	w.api.o.OpenManagement = false
+	w.put("/group/g", "", adminHeader).is(200)
+	w.put("/group/h", "", adminHeader).is(201)
+	for _, word := range []string{"channel:c", "group:g", "consumer:c/k"} {
+		w.put("/channel/c", "group=g", adminHeader).is(200)
+		token, id := w.token(word)
+		r := w.post("/channel/c/consumer/k/portal-link", bearer(token)).is(200).json()
+		u, err := url.Parse(r["URL"].(string))
+		require.NoError(t, err)
+		cookie := w.owner(u.RequestURI())
+		w.page("/ui/channel/c/consumer/k", cookie).is(200)
+		forged := strings.Replace(u.RequestURI(), "."+id+".", ".aaaaaaaaaa.", 1)
+		w.get(forged, browser).is(410)
+		w.put("/channel/c", "group=h", adminHeader).is(200)
+		if word == "group:g" {
+			w.get("/ui/channel/c/consumer/k", cookie, browser).is(410)
+			w.put("/channel/c", "group=g", adminHeader).is(200)
+		}
+		w.page("/ui/channel/c/consumer/k", cookie).is(200)
+		w.do("DELETE", "/tokens/"+id, "", adminHeader).is(204)
+		w.get("/ui/channel/c/consumer/k", cookie, browser).is(410)
+		w.get(u.RequestURI(), browser).is(410)
+	}
 }
 
 func TestAPortalLinkEndsWithTheTokenOfItsConsumer(t *testing.T) {

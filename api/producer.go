@@ -124,7 +124,7 @@ func (a *API) putProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		if p == nil {
 			return nil, nil
 		}
-		return &revision{a.viewProducer(p), p.ChangedAt}, nil
+		return &revision{a.producerFor(rc, p), p.ChangedAt}, nil
 	})
 	if err != nil {
 		return err
@@ -145,15 +145,33 @@ func (a *API) putProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if f.form["signingSecret"] != "" {
 		reveal = []string{"signingSecret"} // once: only this answer has a secret that was generated
 	}
-	return answerPut(rc, created, producerPath(p.ID), a.viewProducer(&p, reveal...), p.ChangedAt)
+	view, stable := a.producerFor(rc, &p, reveal...), a.producerFor(rc, &p)
+	showOnce(rc, created || put.Token != nil, &view.Token, p.Token)
+	return answerPut(rc, created, producerPath(p.ID), view, stable, p.ChangedAt)
 }
 
-// answerPut answers a PUT. The answer to a creation has a Location (RFC 9110, 15.3.2).
-func answerPut(rc *fasthttp.RequestCtx, created bool, path string, view any, at time.Time) error {
+// producerFor returns a producer as a request may see it.
+func (a *API) producerFor(rc *fasthttp.RequestCtx, p *durable.Producer, reveal ...string) apitype.Producer {
+	view := a.viewProducer(p, reveal...)
+	a.veil(rc, &view.Token)
+	return view
+}
+
+// answerPut answers a PUT. The answer to a creation has a Location (RFC 9110, 15.3.2). Its tag is that of stable,
+// which a GET answers: the view may have what is shown once.
+func answerPut(rc *fasthttp.RequestCtx, created bool, path string, view, stable any, at time.Time) error {
 	if created {
 		setLocation(rc, path)
 	}
-	return answerResource(rc, putStatus(created), view, at, false)
+	tagged, err := encode(stable)
+	if err != nil {
+		return err
+	}
+	body, err := encode(view)
+	if err != nil {
+		return err
+	}
+	return answerTagged(rc, putStatus(created), body, tagOf(tagged), at, false)
 }
 
 // setLocation sets a relative Location, as all links here are.
@@ -169,8 +187,7 @@ func (a *API) getProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if p == nil {
 		return errNoProducer
 	}
-	view := a.viewProducer(p)
-	veil(rc, "", &view.Token)
+	view := a.producerFor(rc, p)
 	stable, err := encode(view)
 	if err != nil {
 		return err

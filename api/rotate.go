@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -29,7 +30,7 @@ var (
 
 // rotation reads what a request wants: a new token for a resource that exists.
 func rotation(rc *fasthttp.RequestCtx, kind string) (put durable.Put, err error) {
-	if err := free(rc, kind); err != nil {
+	if err := cmp.Or(free(rc, kind), maySetToken(rc)); err != nil {
 		return put, err
 	}
 	f, err := readForm(rc, &rotateBody)

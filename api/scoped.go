@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -21,7 +22,7 @@ import (
 // errOutOfScope refuses an API token that is right, and does not open the route.
 func errOutOfScope(g *catalogue.Grant) error {
 	return problem.Newf(fasthttp.StatusForbidden, "out_of_scope",
-		"The scopes of this API token do not open this route: %s.", g.Scopes)
+		"The scopes of this %s do not open this route: %s.", g.What(), g.Scopes)
 }
 
 // errOnlyAdmin refuses an API token where tokens are made and ended.
@@ -32,8 +33,9 @@ var errOnlyAdmin = problem.New(fasthttp.StatusForbidden, "out_of_scope",
 const routeKey = "route"
 
 // demandOf is what a request of a route asks of scopes, with a kind of access that may be stricter than its own.
-func demandOf(r *Route, access Access, channel, consumer string) scope.Demand {
-	d := scope.Demand{Reads: r.Method == get, Dead: r.aboutDead(), Channel: channel, Consumer: consumer}
+func (a *API) demandOf(r *Route, access Access, channel, consumer string) scope.Demand {
+	d := scope.Demand{Reads: r.Method == get, Dead: r.aboutDead(), Channel: channel, Group: a.groupOf(channel),
+		Consumer: consumer}
 	switch access {
 	case AccessManagement, AccessPublished:
 		d.Door = scope.Management
@@ -43,6 +45,14 @@ func demandOf(r *Route, access Access, channel, consumer string) scope.Demand {
 		d.Door = scope.Sole
 	}
 	return d
+}
+
+// groupOf returns the group that a channel carries now; "": none.
+func (a *API) groupOf(channel string) string {
+	if ch := a.o.Catalogue.Channel(channel); ch != nil {
+		return ch.Group
+	}
+	return ""
 }
 
 // aboutDead reports whether the route is about dead letters, or shows the job that one is.
@@ -92,18 +102,40 @@ func (a *API) admitScoped(ctx context.Context, rc *fasthttp.RequestCtx, access A
 	if err != nil {
 		return err
 	}
-	return a.admitGrant(rc, access, g)
+	return a.admitGrant(ctx, rc, access, g)
 }
 
 // admitGrant admits a request by a grant.
-func (a *API) admitGrant(rc *fasthttp.RequestCtx, access Access, g *catalogue.Grant) error {
-	route, ok := rc.UserValue(routeKey).(*Route)
-	if !ok || !g.Scopes.Opens(demandOf(route, access, param(rc, "channel"), param(rc, "consumer"))) {
+func (a *API) admitGrant(ctx context.Context, rc *fasthttp.RequestCtx, access Access, g *catalogue.Grant) error {
+	opens, err := a.opens(ctx, rc, access, g)
+	if err != nil {
+		return err
+	}
+	if !opens {
 		return errOutOfScope(g)
 	}
 	rc.SetUserValue(scopedKey, g)
+	rc.SetUserValue(accessKey, access)
 	answer.SetKey(rc, a.manager(rc))
 	return nil
+}
+
+// accessKey is the user value with the access with which a grant was admitted, an Access.
+const accessKey = "access"
+
+// opens reports whether a grant opens a request now. Where the group of the channel decides, the copy is refreshed:
+// the channel may have another one at another broker.
+func (a *API) opens(ctx context.Context, rc *fasthttp.RequestCtx, access Access, g *catalogue.Grant) (bool, error) {
+	route, ok := rc.UserValue(routeKey).(*Route)
+	if !ok {
+		return false, nil
+	}
+	if channel := param(rc, "channel"); channel != "" && g.Scopes.Has(scope.Group) {
+		if err := a.fresh(ctx); err != nil {
+			return false, err
+		}
+	}
+	return g.Scopes.Opens(a.demandOf(route, access, param(rc, "channel"), param(rc, "consumer"))), nil
 }
 
 // admitTokens admits to the routes of API tokens: the admin, and everybody while management is open.
@@ -120,17 +152,54 @@ func (a *API) judge(rc *fasthttp.RequestCtx) error {
 		if now := a.o.Catalogue.GrantByID(g.ID); now == nil || now.Version() != g.Version() {
 			return catalogue.ErrAPIToken
 		}
+		if access, ok := rc.UserValue(accessKey).(Access); ok {
+			if opens, err := a.opens(rc, rc, access, g); err != nil || !opens {
+				return cmp.Or(err, errOutOfScope(g))
+			}
+		}
 	}
 	return standing(rc).Judge()
 }
 
-// veil empties the token of a resource in an answer to an API token that may not change it: it would open more. channel
-// is the one that the resource is, or is of; "" for a producer.
-func veil(rc *fasthttp.RequestCtx, channel string, token *string) {
-	if g := scoped(rc); g != nil && !g.Scopes.Opens(scope.Demand{Door: scope.Management, Channel: channel}) {
+// tokensOf reports whether a grant sees, sets and makes the tokens and keys of resources, which outlive its own
+// token. Of scopes, only management:write does.
+func tokensOf(g *catalogue.Grant) bool { return g.Scopes.Opens(scope.Demand{Door: scope.Management}) }
+
+// veil empties the token of a resource in an answer that must not show it: tokens are not shown, or the API token of
+// the request would leave something that lasts longer.
+func (a *API) veil(rc *fasthttp.RequestCtx, token *string) {
+	if g := scoped(rc); a.o.HideTokens || g != nil && !tokensOf(g) {
 		*token = ""
 	}
 }
+
+// showOnce shows a token that the request has made, or brought.
+func showOnce(rc *fasthttp.RequestCtx, made bool, token *string, is string) {
+	if g := scoped(rc); made && (g == nil || tokensOf(g)) {
+		*token = is
+	}
+}
+
+// maySetToken refuses an API token that asks for a token or key of a resource, or brings one, and manages no tokens.
+func maySetToken(rc *fasthttp.RequestCtx) error {
+	if g := scoped(rc); g != nil && !tokensOf(g) {
+		return errTokenOutlives
+	}
+	return nil
+}
+
+// mayBring is maySetToken for the field token of a PUT, which may be absent.
+func mayBring(rc *fasthttp.RequestCtx, token *string) error {
+	if token == nil {
+		return nil
+	}
+	return maySetToken(rc)
+}
+
+// errTokenOutlives refuses what would leave a holder of an API token something that lasts longer than that.
+var errTokenOutlives = problem.New(fasthttp.StatusForbidden, "out_of_scope",
+	"The tokens and keys of channels and consumers outlive an API token, so the scopes of this one do not make or set "+
+		"them: that needs management:write or the admin token.")
 
 // mayMove refuses an API token that gives a channel another group and does not manage groups: a group has limits and a
 // pause, which a channel leaves with it.
@@ -142,9 +211,10 @@ func mayMove(rc *fasthttp.RequestCtx) error {
 }
 
 // mayForward refuses a consumer whose dead letters go to a channel that the scopes of an API token do not open.
-func mayForward(rc *fasthttp.RequestCtx, disposal string) error {
+func (a *API) mayForward(rc *fasthttp.RequestCtx, disposal string) error {
 	to, forwards := strings.CutPrefix(disposal, "forward:")
-	if g := scoped(rc); forwards && g != nil && !g.Scopes.Opens(scope.Demand{Door: scope.Management, Channel: to}) {
+	if g := scoped(rc); forwards && g != nil && !g.Scopes.Opens(scope.Demand{Door: scope.Management, Channel: to,
+		Group: a.groupOf(to)}) {
 		return errOutOfScope(g)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -23,7 +24,7 @@ func (a *API) makeKey(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err := noForm(rc); err != nil {
 		return err
 	}
-	if err := free(rc, "channel"); err != nil {
+	if err := cmp.Or(free(rc, "channel"), maySetToken(rc)); err != nil {
 		return err
 	}
 	channelID := param(rc, "channel")

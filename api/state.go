@@ -24,20 +24,20 @@ const countTimeout = 2 * time.Second
 type once struct {
 	secrets       []string // fields of its policy that are not masked: one of them was generated
 	removedBefore *apitype.Time
+	token         bool // it was made by the request, or came with it
 }
 
 // answerConsumer writes a consumer with its counts. The entity tag leaves the counts out, so that
 // a condition in a PUT does not fail because of a message, and what this answer alone tells.
 func (a *API) answerConsumer(ctx context.Context, rc *fasthttp.RequestCtx, status int, channelID string,
 	k *durable.Consumer, only once) error {
-	view := a.viewConsumer(channelID, k)
-	veil(rc, channelID, &view.Token)
+	view := a.consumerFor(rc, channelID, k)
 	stable, err := encode(view)
 	if err != nil {
 		return err
 	}
-	view = a.viewConsumer(channelID, k, only.secrets...)
-	veil(rc, channelID, &view.Token)
+	view = a.consumerFor(rc, channelID, k, only.secrets...)
+	showOnce(rc, only.token, &view.Token, k.Token)
 	view.RemovedBefore = only.removedBefore
 	a.count(ctx, rc, k, &view)
 	body, err := encode(view)
@@ -136,9 +136,7 @@ func (a *API) setChannelPaused(ctx context.Context, rc *fasthttp.RequestCtx, pau
 	if err != nil {
 		return err
 	}
-	view := viewChannel(&ch)
-	veil(rc, ch.ID, &view.Token)
-	return answerResource(rc, fasthttp.StatusOK, view, ch.ChangedAt, false)
+	return answerResource(rc, fasthttp.StatusOK, a.channelFor(rc, &ch), ch.ChangedAt, false)
 }
 
 // errLink refuses a revive link.

@@ -99,7 +99,7 @@ func TestAWrongRequestForATokenMakesNone(t *testing.T) {
 		`[]`:                                 "invalid_body",
 		`{"Name":"x"}`:                       "invalid_scope",
 		`{"Name":"x","Scopes":[]}`:           "invalid_scope",
-		`{"Name":"x","Scopes":["group:g"]}`:  "invalid_scope",
+		`{"Name":"x","Scopes":["group:"]}`:   "invalid_scope",
 		`{"Name":"x","Scopes":["chanel:c"]}`: "invalid_scope",
 		`{"Name":"x","Scopes":"dlq"}`:        "invalid_body",
 		`{"Name":"x","Scope":["dlq"]}`:       "invalid_body",
@@ -141,10 +141,12 @@ var refusedOf = []string{"out_of_scope", "api_token_mismatch", "admin_token_mism
 // The file says of each route which scopes open it, as the API answers.
 func TestEachScopeOpensTheRoutesOfTheFile(t *testing.T) {
 	w := tokenWorld(t, nil)
+	w.put("/group/g", "", adminHeader).is(200)
+	w.put("/channel/c", "group=g", adminHeader).is(200)
 	m := w.insert(durable.Message{Key: "m"})
 	w.kill(w.cat.Consumer("c", "k"), m)
 	scopes := []string{"management:read", "management:write", "channel:c", "channel:d", "consumer:c/k", "consumer:c/other",
-		"dlq"}
+		"dlq", "group:g", "group:h"}
 	tokens := map[string]string{}
 	for _, s := range scopes {
 		tokens[s], _ = w.token(s)
@@ -171,8 +173,8 @@ func TestEachScopeOpensTheRoutesOfTheFile(t *testing.T) {
 		}
 	}
 	slices.Sort(lines)
-	got := "# The scopes that open each route, for channel c and consumer k. \"publish\" stands for the token of the\n" +
-		"# channel, beside that of a producer. Written by go test ./api -run TestEachScopeOpens -scopes.\n" +
+	got := "# The scopes that open each route, for channel c of group g and consumer k. \"publish\" stands for the\n" +
+		"# token of the channel, beside that of a producer. Written by go test ./api -run TestEachScopeOpens -scopes.\n" +
 		strings.Join(lines, "")
 	if *updateScopes {
 		require.NoError(t, os.WriteFile("testdata/scopes.txt", []byte(got), 0o644))
@@ -243,7 +245,6 @@ func TestAScopeIsNoMoreThanItSays(t *testing.T) {
 	for _, path := range []string{"/producer/p", "/channel/c", "/channel/c/consumer/k", "/consumers"} {
 		require.NotContains(t, w.get(path, bearer(mixed)).is(200).Body, secret, "%s: another channel", path)
 	}
-	require.NotContains(t, w.get("/channel/e", bearer(mixed)).is(200).Body, `"Token":""`)
 	w.put("/group/g", "", adminHeader).is(200)
 	w.put("/channel/c", "group=g", bearer(team)).problem(403, "out_of_scope") // a group is not of a channel
 	w.put("/channel/c", "group=g", adminHeader).is(200)
@@ -264,6 +265,112 @@ func TestAScopeIsNoMoreThanItSays(t *testing.T) {
 		problem(404, "message_not_found") // it is of another producer
 	w.get("/channel/c/message/m", bearer(both), "X-Broker-Producer-ID: p", "X-Broker-Producer-Token: x").
 		problem(403, "producer_token_mismatch")
+}
+
+// A token of a group opens what one of each of its channels opens, while they carry it.
+func TestAGroupIsThatOfTheChannelNow(t *testing.T) {
+	w := tokenWorld(t, nil)
+	w.put("/group/g", "", adminHeader).is(200)
+	w.put("/group/h", "", adminHeader).is(201)
+	token, _ := w.token("group:g")
+	admits := func() (publish, claim error) {
+		_, _, publish = w.cat.AuthorizeProducer(t.Context(), "c", []byte(token), []byte("p"), []byte(secret+"-p"))
+		_, _, claim = w.cat.AuthorizeConsumer(t.Context(), "c", []byte(token), "k", []byte(token))
+		return publish, claim
+	}
+	for _, group := range []string{"", "h"} {
+		w.put("/channel/c", "group="+group, adminHeader).is(200)
+		w.get("/channel/c", bearer(token)).problem(403, "out_of_scope")
+		publish, claim := admits()
+		require.ErrorIs(t, publish, catalogue.ErrChannelToken)
+		require.ErrorIs(t, claim, catalogue.ErrChannelToken)
+	}
+	w.put("/channel/c", "group=g", adminHeader).is(200)
+	w.get("/channel/c", bearer(token)).is(200)
+	w.put("/channel/c/consumer/third", "type=pull", bearer(token)).is(201)
+	publish, claim := admits()
+	require.NoError(t, publish)
+	require.NoError(t, claim)
+	st, err := w.cat.AdmitConsumer(t.Context(), "c", []byte(token), "k", []byte(token))
+	require.NoError(t, err)
+	require.NoError(t, st.Judge())
+
+	for _, group := range []string{"h", ""} {
+		w.put("/channel/c", "group="+group, bearer(token)).problem(403, "out_of_scope") // its limits are those of g
+	}
+	w.put("/channel/new", "group=g", bearer(token)).problem(403, "out_of_scope") // it carries no group yet
+	w.get("/group/g", bearer(token)).problem(403, "out_of_scope")
+	w.post("/group/g/pause", bearer(token)).problem(403, "out_of_scope")
+	w.put("/channel/d", "", adminHeader).is(201)
+	w.put("/channel/c/consumer/third", "dlq=forward:d", bearer(token)).problem(403, "out_of_scope")
+	w.put("/channel/d", "group=g", adminHeader).is(200)
+	w.put("/channel/c/consumer/third", "dlq=forward:d", bearer(token)).is(200)
+
+	w.put("/channel/c", "group=h", adminHeader).is(200)
+	require.ErrorIs(t, st.Judge(), catalogue.ErrChannelToken, "a request under way ends, too")
+	publish, claim = admits()
+	require.ErrorIs(t, publish, catalogue.ErrChannelToken)
+	require.ErrorIs(t, claim, catalogue.ErrChannelToken)
+	w.get("/channel/c", bearer(token)).problem(403, "out_of_scope")
+	w.get("/channel/d", bearer(token)).is(200)
+}
+
+// What outlives an API token is neither shown to it nor made by it.
+func TestAScopeLeavesNoTokenBehind(t *testing.T) {
+	w := tokenWorld(t, nil)
+	w.put("/group/g", "", adminHeader).is(200)
+	w.put("/channel/c", "group=g", adminHeader).is(200)
+	manager, _ := w.token("management:write")
+	for _, words := range [][]string{{"channel:c"}, {"group:g"}, {"channel:c", "channel:n", "dlq", "management:read"}} {
+		token, _ := w.token(words...)
+		for path, form := range map[string]string{"/channel/c": "name=C", "/channel/c/consumer/k": "name=K",
+			"/channel/c/consumer/new": "type=pull"} {
+			w.put(path, form+"token="+secret+"-mine", bearer(token)).problem(403, "out_of_scope")
+			r := w.do("PUT", path, form, bearer(token), formHeader)
+			require.Contains(t, []int{200, 201}, r.Status, r.Body)
+			require.Contains(t, r.Body, `"Token":""`, path)
+			seen := w.get(path, bearer(token)).is(200)
+			require.Contains(t, seen.Body, `"Token":""`, path)
+			w.do("PUT", path, form, bearer(token), formHeader, "If-Match: "+seen.Header("ETag")).is(200)
+			w.post(path+"/rotate-token", bearer(token)).problem(403, "out_of_scope")
+		}
+		w.post("/channel/c/sqs-key", bearer(token)).problem(403, "out_of_scope")
+		w.get("/channel/c/sqs-key", bearer(token)).is(200)
+		w.get("/channel/c/consumer/k/dlq", tokens("k")...).is(200)
+	}
+	token, _ := w.token("channel:n")
+	require.Contains(t, w.put("/channel/n", "", bearer(token)).is(201).Body, `"Token":""`)
+	require.NotContains(t, w.get("/channel/n", bearer(manager)).is(200).Body, `"Token":""`)
+	w.post("/channel/c/sqs-key", bearer(manager)).is(201)
+	w.post("/channel/n/rotate-token", bearer(manager)).is(200)
+}
+
+// With BROKER_SHOW_TOKENS=false a token is in the answer of the request that made or brought it, and in no other.
+func TestAHiddenTokenIsShownOnce(t *testing.T) {
+	w := tokenWorld(t, func(o *Options) { o.HideTokens = true })
+	const hidden = `"Token":""`
+	manager, _ := w.token("management:write")
+	narrow, _ := w.token("channel:c", "channel:n")
+	for path, form := range map[string]string{"/producer/n": "", "/channel/n": "", "/channel/c/consumer/n": "type=pull&"} {
+		for _, who := range []string{adminHeader, bearer(manager)} {
+			made := w.do("PUT", path, form+"token="+secret+"-"+who[:2], who, formHeader)
+			require.Contains(t, made.Body, secret+"-"+who[:2])
+			seen := w.get(path, who).is(200)
+			require.Contains(t, seen.Body, hidden)
+			require.Equal(t, made.Header("ETag"), seen.Header("ETag"))
+			changed := w.do("PUT", path, form+"name=O"+who[:1], who, formHeader, "If-Match: "+made.Header("ETag")).is(200)
+			require.Contains(t, changed.Body, hidden)
+			require.Equal(t, changed.Header("ETag"), w.get(path, who).Header("ETag"))
+			require.NotContains(t, w.post(path+"/rotate-token", who).is(200).Body, hidden)
+		}
+	}
+	generated := w.put("/producer/g", "", adminHeader).is(201)
+	require.NotContains(t, generated.Body, hidden)
+	require.Contains(t, w.put("/channel/c/consumer/g", "type=pull", bearer(narrow)).is(201).Body, hidden)
+	require.NotContains(t, w.get("/consumers", adminHeader).is(200).Body, secret)
+	w.post("/channel/c/pause", adminHeader).is(200)
+	require.Contains(t, w.post("/channel/c/resume", adminHeader).is(200).Body, hidden)
+	w.get("/channel/c/consumer/k/dlq", tokens("k")...).is(200)
 }
 
 func TestAnAddressWithTooManyWrongTokensIsLimited(t *testing.T) {
@@ -357,10 +464,14 @@ func TestALoginByAnAPITokenOpensItsPages(t *testing.T) {
 		cPage, kPage, "/ui/channel/c/consumer/other", "/ui/dlq?channel=c&consumer=k", "/ui/dlq?channel=c&consumer=other",
 		"/ui/scheduled?channel=c", "/ui/bulks?channel=d", cPage + "/action/pause", kPage + "/action/pause", kPage +
 			"/action/purge", kPage + "/action/redrive"}
+	w.put("/group/g", "", adminHeader).is(200)
+	w.put("/channel/c", "group=g", adminHeader).is(200)
 	for word, want := range map[string]string{ // status of each page: 200, 303, 403, 404
 		"management:read":  "2222242222222n4444",
 		"management:write": "2222222222222n2222",
 		"channel:c":        "344444422222242222",
+		"group:g":          "344444422222242222",
+		"group:h":          "344444444444444444",
 		"channel:d":        "3444444444444n4444",
 		"consumer:c/k":     "344444442424444242",
 		"dlq":              "344244444422444442",
@@ -377,6 +488,11 @@ func TestALoginByAnAPITokenOpensItsPages(t *testing.T) {
 			}
 		}
 		require.Equal(t, want, got, word)
+		if word == "group:g" {
+			require.Equal(t, "/ui/channels?group=g", w.get("/ui/", cookie).is(303).Header("Location"))
+			require.Contains(t, w.get("/ui/channels?group=g", cookie).is(200).Body, cPage)
+			w.get("/ui/channels?group=h", cookie).is(403)
+		}
 		w.do("DELETE", "/tokens/"+id, "", adminHeader).is(204)
 		require.Contains(t, w.get(kPage, cookie).is(303).Header("Location"), "/ui/login", "the session ends with its token")
 	}

@@ -25,7 +25,7 @@ import (
 // A Dashboard makes the pages: a ui.Dashboard.
 type Dashboard interface {
 	Serve(ctx context.Context, rc *fasthttp.RequestCtx, visit ui.Visit)
-	PortalLink(channel, consumer string, no uint32, token string, until time.Time) string
+	PortalLink(of ui.PortalOf) string
 }
 
 // dashboard serves a page, by the path of its route.

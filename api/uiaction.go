@@ -90,7 +90,7 @@ func (p pages) Grant(ctx context.Context, token []byte) (ui.Grant, error) {
 	if err != nil {
 		return ui.Grant{}, err
 	}
-	return grantOf(g), nil
+	return p.grantOf(g), nil
 }
 
 // GrantByID returns what the API token of an ID opens, while it lasts.
@@ -99,11 +99,11 @@ func (p pages) GrantByID(id string) (ui.Grant, bool) {
 	if g == nil {
 		return ui.Grant{}, false
 	}
-	return grantOf(g), true
+	return p.grantOf(g), true
 }
 
-func grantOf(g *catalogue.Grant) ui.Grant {
-	out := ui.Grant{ID: g.ID, Version: g.Version(), Scopes: g.Scopes}
+func (p pages) grantOf(g *catalogue.Grant) ui.Grant {
+	out := ui.Grant{ID: g.ID, Version: g.Version(), Scopes: g.Scopes, GroupOf: p.groupOf}
 	if at, ends := g.Until(); ends {
 		out.Until = at
 	}

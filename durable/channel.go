@@ -117,9 +117,9 @@ func (c *Channel) common() common {
 
 func (c change) writeChannel(ctx context.Context, p Put, old, out *Channel, created bool) (err error) {
 	if created {
-		err = exec(ctx, c.tx, insertChannel, out.made().fields()...)
+		err = exec(ctx, c.tx, insertChannel, seal(ctx, out).made().fields()...)
 	} else {
-		err = exec(ctx, c.tx, updateChannel, append(out.changed().fields(), out.No)...)
+		err = exec(ctx, c.tx, updateChannel, append(seal(ctx, out).changed().fields(), out.No)...)
 	}
 	if err == nil {
 		err = c.joined(ctx, old, out)

@@ -113,6 +113,9 @@ func eachOf[T any](ctx context.Context, q querier, of func(*T) columns, query st
 		if err := r.Scan(fields...); err != nil {
 			return err
 		}
+		if err := unseal(ctx, &row); err != nil {
+			return err
+		}
 		f(&row)
 		return nil
 	})
@@ -120,7 +123,9 @@ func eachOf[T any](ctx context.Context, q querier, of func(*T) columns, query st
 
 // selectOne returns the row of a query that selects the columns of T. sql.ErrNoRows: there is none.
 func selectOne[T any, P rowOf[T]](ctx context.Context, q querier, query string, args ...any) (row T, err error) {
-	err = q.QueryRowContext(ctx, query, args...).Scan(P(&row).columns().fields()...)
+	if err = q.QueryRowContext(ctx, query, args...).Scan(P(&row).columns().fields()...); err == nil {
+		err = unseal(ctx, &row)
+	}
 	return row, err
 }
 
@@ -132,7 +137,7 @@ func readAll[T any, P rowOf[T]](ctx context.Context, s *Store, name, query strin
 // readOf is readAll for a query that selects other columns of T.
 func readOf[T any](ctx context.Context, s *Store, name string, of func(*T) columns, query string, args ...any) (out []T,
 	err error) {
-	err = repeat(ctx, name, func(ctx context.Context) (err error) {
+	err = repeat(s.withKeys(ctx), name, func(ctx context.Context) (err error) {
 		out, err = selectOf(ctx, s.reads, of, query, args...)
 		return err
 	})

@@ -153,7 +153,7 @@ func (c change) insert(ctx context.Context, ch Channel, k *Consumer) error {
 		return err
 	}
 	k.StateMs = k.ChangedAt.UnixMilli()
-	return exec(ctx, c.tx, insertConsumer, k.made().fields()...)
+	return exec(ctx, c.tx, insertConsumer, seal(ctx, k).made().fields()...)
 }
 
 // updateConsumer writes a consumer that exists.
@@ -163,7 +163,7 @@ func (s *Store) updateConsumer(ctx context.Context, c change, old, k *Consumer) 
 			return err
 		}
 	}
-	err := exec(ctx, c.tx, updateConsumer, append(k.changed().fields(), k.No)...)
+	err := exec(ctx, c.tx, updateConsumer, append(seal(ctx, k).changed().fields(), k.No)...)
 	if err == nil && !sameCall(old, k) {
 		err = exec(ctx, c.tx, deleteHold, k.No)
 	}

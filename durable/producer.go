@@ -112,15 +112,16 @@ func (p Put) mergeSender(out *Producer) (err error) {
 }
 
 func (s *Store) writeProducer(ctx context.Context, c change, p Put, old, out *Producer, created bool) (err error) {
+	stored := seal(ctx, out)
 	if created {
-		err = exec(ctx, c.tx, insertProducer, out.made().fields()...)
+		err = exec(ctx, c.tx, insertProducer, stored.made().fields()...)
 	} else {
-		err = exec(ctx, c.tx, updateProducer, append(out.changed().fields(), out.No)...)
+		err = exec(ctx, c.tx, updateProducer, append(stored.changed().fields(), out.No)...)
 	}
 	if err != nil || p.PublishSecret == nil && p.Settings == nil {
 		return err
 	}
-	err = exec(ctx, c.tx, updateSender, []byte(out.PublishSecret), []byte(out.Settings), out.No)
+	err = exec(ctx, c.tx, updateSender, []byte(stored.PublishSecret), []byte(stored.Settings), out.No)
 	if err != nil || out.Settings == old.Settings {
 		return err
 	}

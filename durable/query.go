@@ -87,6 +87,7 @@ type transaction struct {
 func (s *Store) run(ctx context.Context, t transaction, f func(ctx context.Context, tx *sql.Tx) error) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	ctx = s.withKeys(ctx)
 	f, done := s.audited(ctx, t, f)
 	err := errPanicked
 	defer func() { done(err) }()

@@ -89,7 +89,7 @@ func (s *Store) CreateSQSKey(ctx context.Context, channelID string, k SQSKey) (S
 			return err
 		}
 		auditlog.Note(ctx, nil, k)
-		return exec(ctx, c.tx, insertSQSKey, k.columns().fields()...)
+		return exec(ctx, c.tx, insertSQSKey, seal(ctx, &k).columns().fields()...)
 	})
 	return k, err
 }
@@ -127,7 +127,7 @@ func (s *Store) SQSKeys(ctx context.Context, channelNo uint32, from string, limi
 
 // SQSKey returns an access key. ErrNotFound: there is none, or it has ended.
 func (s *Store) SQSKey(ctx context.Context, id string) (k SQSKey, err error) {
-	err = repeat(ctx, "read an access key", func(ctx context.Context) error {
+	err = repeat(s.withKeys(ctx), "read an access key", func(ctx context.Context) error {
 		k, err = selectOne[SQSKey](ctx, s.reads, selectSQSKey, []byte(id))
 		return orNotFound(err)
 	})

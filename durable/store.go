@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/penstock-broker/penstock/internal/model/atrest"
 )
 
 // Bounds of one INSERT statement. More than 1024 rows gain nothing and make all messages of
@@ -61,6 +63,7 @@ type Store struct {
 	lock      *os.File // SQLite: locked while the store is open
 	files     []place  // SQLite: the database and the lock
 
+	keys     *atrest.Keys  // of tokens and secrets; nil: none
 	keysKept time.Duration // of Idempotency-Keys
 	clock    func() int64  // SQLite: Options.Clock
 
@@ -68,6 +71,10 @@ type Store struct {
 	patient   *mysql.Config // MySQL only: for migrations
 	tell      func(message string, args ...any)
 }
+
+// UseKeys sets the keys that seal tokens, secrets and credentials; nil: they are stored as they are. It is called
+// before the store is used.
+func (s *Store) UseKeys(keys *atrest.Keys) { s.keys = keys }
 
 // Ping reports whether the store answers.
 func (s *Store) Ping(ctx context.Context) error {

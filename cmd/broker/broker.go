@@ -123,7 +123,8 @@ type broker struct {
 // newCatalogue returns an empty copy of the catalogue.
 func (b *broker) newCatalogue() *catalogue.Catalogue {
 	c := catalogue.New(b.store, b.log)
-	c.UseSecrets(catalogue.Secrets{Keys: b.cfg.tokenKeys, NowMs: func() int64 { return b.node.NowMs() }})
+	c.UseSecrets(catalogue.Secrets{Keys: b.cfg.tokenKeys, NowMs: func() int64 { return b.node.NowMs() },
+		Certified: b.cfg.certified()})
 	return c
 }
 
@@ -146,6 +147,9 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
+	if err := b.checkKeys(ctx); err != nil {
+		return nil, err
+	}
 	if err := b.prepareStore(ctx); err != nil {
 		return nil, err
 	}

@@ -53,6 +53,8 @@ func allCommands() []subcommand {
 		{"restore", "[--force] FILE", "make a copy of broker backup the embedded store, while no broker runs",
 			"FILE is checked first. A store in BROKER_DATA_DIR is replaced with --force only, and kept under another name.",
 			func(args []string) bool { return len(args) == 1 }, prepareRestore},
+		{"reencrypt", "[--decrypt]", "encrypt tokens and secrets in the store with the present BROKER_TOKEN_KEY",
+			reencryptHelp, none, prepareReencrypt},
 		{"journal", "replay DIR", "store the messages that a broker which is gone left in its data folder",
 			"DIR is the data folder (BROKER_DATA_DIR) of a broker that is gone; the settings are those of the broker.",
 			func(args []string) bool { return len(args) == 2 && args[0] == "replay" },

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/api"
+	"github.com/penstock-broker/penstock/internal/feature/principal"
 	"github.com/penstock-broker/penstock/internal/feature/reports"
 	"github.com/penstock-broker/penstock/internal/feature/tracing"
 	"github.com/penstock-broker/penstock/internal/model/apitoken"
+	"github.com/penstock-broker/penstock/internal/model/atrest"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/tool/egress"
 	"github.com/penstock-broker/penstock/internal/tool/forwarded"
@@ -23,6 +25,7 @@ type config struct {
 	TLSCert     string `env:"BROKER_TLS_CERT" doc:"PEM file with the certificate of that listener, and those between it and its root. Read again when it changes."`
 	TLSKey      string `env:"BROKER_TLS_KEY" doc:"PEM file with the private key of the certificate."`
 	TLSClientCA string `env:"BROKER_TLS_CLIENT_CA" doc:"PEM file with authorities. Set: that listener refuses clients without a certificate of one of these."`
+	Principals  string `env:"BROKER_TLS_PRINCIPALS" doc:"What client certificates open without a token: SUBJECT=SCOPES;..., like CN=orders-service=channel:orders,management:read. Empty: nothing."`
 	H2CListen   string `env:"BROKER_H2C_LISTEN" doc:"Address of a listener for HTTP/2 without TLS, with prior knowledge (h2c). Empty: none."`
 	MySQLDSN    string `env:"BROKER_MYSQL_DSN" secret:"true" doc:"DSN of MySQL 8 or MariaDB in go-sql-driver form. Empty: embedded SQLite in the data folder."`
 	RedisURL    string `env:"BROKER_REDIS_URL" secret:"true" doc:"redis:// or rediss:// URL; several comma-separated addresses are a Cluster. Empty: embedded."`
@@ -36,8 +39,9 @@ type config struct {
 	AdminToken       string   `env:"BROKER_ADMIN_TOKEN" secret:"true" doc:"Value of X-Broker-Admin-Token. Empty: admin endpoints refuse all requests, and the broker listens on loopback only. No blanks."`
 	OpenManagement   *bool    `env:"BROKER_OPEN_MANAGEMENT" default:"true on loopback without an admin token, else false" doc:"PUT, GET and DELETE of producers, channels, consumers, messages and dead letters need no token."`
 	AllowedHosts     []string `env:"BROKER_ALLOWED_HOSTS" doc:"Further values of Host for which open management answers, besides those of loopback and the listen address. No ports, no patterns."`
-	TokenKey         string   `env:"BROKER_TOKEN_KEY" secret:"true" doc:"Key of the digests of API tokens: base64 of 32 random bytes. Empty: API tokens are stored as SHA-256."`
-	TokenKeyPrevious string   `env:"BROKER_TOKEN_KEY_PREVIOUS" secret:"true" doc:"The key before BROKER_TOKEN_KEY: API tokens that were made with it are valid while it is set."`
+	TokenKey         string   `env:"BROKER_TOKEN_KEY" secret:"true" doc:"Key of the digests of API tokens, and of the encryption of tokens, secrets and credentials in the store: base64 of 32 random bytes. Empty: API tokens are stored as SHA-256, the others as they are."`
+	TokenKeyPrevious string   `env:"BROKER_TOKEN_KEY_PREVIOUS" secret:"true" doc:"The key before BROKER_TOKEN_KEY, or the one after it: what was made with it is read while it is set."`
+	ShowTokens       *bool    `env:"BROKER_SHOW_TOKENS" default:"true on loopback, else false" doc:"GET shows the tokens of producers, channels and consumers. Otherwise only the PUT or rotation that made one does, or the PUT that brought it."`
 	AuthFailures     int      `env:"BROKER_AUTH_FAILURES" envDefault:"100" doc:"Wrong tokens of one address within a minute, from which its tokens are refused with 429 for a minute. 0: no limit."`
 	TrustedProxies   []string `env:"BROKER_TRUSTED_PROXIES" doc:"Networks (CIDRs) of proxies whose X-Forwarded-For says where a request is from, for that limit and the access log."`
 
@@ -134,6 +138,8 @@ type config struct {
 	storedLimit  int64
 	access       api.AccessLog
 	tokenKeys    apitoken.Keys
+	sealKeys     *atrest.Keys
+	principals   *principal.Map
 	proxies      forwarded.Trusted
 	tracing      tracing.Settings
 	otel         map[string]string // the variables OTEL_*
@@ -196,6 +202,14 @@ func (c *config) openManagement() bool {
 		return *c.OpenManagement
 	}
 	return c.onLoopback() && c.AdminToken == ""
+}
+
+// showTokens returns the setting or its default.
+func (c *config) showTokens() bool {
+	if c.ShowTokens != nil {
+		return *c.ShowTokens
+	}
+	return c.onLoopback()
 }
 
 // policy returns the delivery policy of consumers without settings of their own.

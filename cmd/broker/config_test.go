@@ -214,6 +214,8 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{"BROKER_TLS_CERT=/none", "BROKER_TLS_KEY is missing"},
 		{"BROKER_TLS_KEY=/none", "BROKER_TLS_CERT is missing"},
 		{"BROKER_TLS_CLIENT_CA=/none", "BROKER_TLS_CLIENT_CA needs BROKER_TLS_LISTEN"},
+		{"BROKER_TLS_PRINCIPALS=CN=a=dlq", "BROKER_TLS_PRINCIPALS needs BROKER_TLS_CLIENT_CA"},
+		{"BROKER_TLS_PRINCIPALS=CN=a=dlq;CN=b=chanel:c", "BROKER_TLS_PRINCIPALS is wrong at entry 2 (CN=b=chanel:c)"},
 		{"BROKER_REDIS_MASTER=m", "BROKER_REDIS_MASTER"},
 		{"BROKER_ALERT_FROM=a@example.com", "needs BROKER_ALERT_SMTP_URL"},
 		{"BROKER_ALERT_TO=a@example.com", "needs BROKER_ALERT_SMTP_URL"},

@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/metadata"
 	"github.com/penstock-broker/penstock/internal/feature/ui"
 	"github.com/penstock-broker/penstock/internal/model/apitoken"
+	"github.com/penstock-broker/penstock/internal/model/atrest"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/tool/egress"
 	"github.com/penstock-broker/penstock/internal/tool/forwarded"
@@ -45,6 +46,7 @@ func (c *config) check(f *faults) {
 func (c *config) checkListener(f *faults) {
 	c.checkAddress(f, "BROKER_LISTEN", c.Listen, "127.0.0.1:8080")
 	c.checkFront(f)
+	c.checkPrincipals(f)
 	for _, name := range c.AllowedHosts {
 		if !isHostname(name) {
 			f.add("BROKER_ALLOWED_HOSTS", "must be a list of host names or addresses, without ports and without *, not %q", name)
@@ -96,7 +98,7 @@ func (c *config) checkTokens(f *faults) {
 	case keys[0] != nil && bytes.Equal(keys[0], keys[1]):
 		f.add("BROKER_TOKEN_KEY_PREVIOUS", "is the same as BROKER_TOKEN_KEY")
 	}
-	c.tokenKeys = apitoken.NewKeys(keys[0], keys[1])
+	c.tokenKeys, c.sealKeys = apitoken.NewKeys(keys[0], keys[1]), atrest.NewKeys(keys[0], keys[1])
 	if c.AuthFailures < 0 || c.AuthFailures > 1_000_000 {
 		f.add("BROKER_AUTH_FAILURES", "must be from 0 to 1000000, not %d", c.AuthFailures)
 	}

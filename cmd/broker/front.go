@@ -6,6 +6,8 @@ import (
 
 	"github.com/penstock-broker/penstock/api"
 	"github.com/penstock-broker/penstock/internal/feature/front"
+	"github.com/penstock-broker/penstock/internal/feature/principal"
+	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
@@ -67,6 +69,27 @@ func (c *config) checkFront(f *faults) {
 			f.add(wrong.Setting, "%s", wrong.Text)
 		}
 	}
+}
+
+// checkPrincipals reads what client certificates stand for.
+func (c *config) checkPrincipals(f *faults) {
+	const setting = "BROKER_TLS_PRINCIPALS"
+	var err error
+	switch c.principals, err = principal.Parse(c.Principals); {
+	case err != nil:
+		f.add(setting, "%v", err)
+	case c.principals != nil && c.TLSClientCA == "" && f.fine(front.SettingClientCA):
+		f.add(setting, "needs %s: without it no client shows a certificate that was checked", front.SettingClientCA)
+	}
+}
+
+// certified are the grants of client certificates, by their IDs.
+func (c *config) certified() map[string]*catalogue.Grant {
+	all := map[string]*catalogue.Grant{}
+	for _, e := range c.principals.Entries() {
+		all[e.ID] = catalogue.CertifiedGrant(e.ID, e.Subject, e.Token, e.Scopes)
+	}
+	return all
 }
 
 // mostStreams bounds the requests of HTTP/2 under way. Each has a worker of the HTTP/1.1 server.

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"io"
 	"net"
 	"net/http"
@@ -25,10 +27,14 @@ type fronted struct {
 }
 
 func (w *world) startFronted(env ...string) *fronted {
-	f := &fronted{secure: freeAddr(w.t), plain: freeAddr(w.t)}
-	var err error
-	f.authority, err = certs.NewAuthority()
+	authority, err := certs.NewAuthority()
 	require.NoError(w.t, err)
+	return w.startFrontedBy(authority, env...)
+}
+
+// startFrontedBy is startFronted with the authority of its certificate.
+func (w *world) startFrontedBy(authority *certs.Authority, env ...string) *fronted {
+	f := &fronted{secure: freeAddr(w.t), plain: freeAddr(w.t), authority: authority}
 	issued, err := f.authority.Issue(nil)
 	require.NoError(w.t, err)
 	cert, key, err := certs.PEM(issued)
@@ -241,4 +247,120 @@ func BenchmarkPublishOverHTTP2(b *testing.B) {
 			b.ReportMetric(float64(b.N)/time.Since(begun).Seconds(), "publishes/s")
 		})
 	}
+}
+
+// with returns a client over TLS that shows a certificate of the authority with a subject.
+func (f *fronted) with(subject pkix.Name, two bool, expires time.Time) (*http.Client, string) {
+	f.t.Helper()
+	issued, err := f.authority.Issue(func(c *x509.Certificate) {
+		c.Subject, c.ExtKeyUsage, c.NotAfter = subject, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, expires
+	})
+	require.NoError(f.t, err)
+	c, base := f.client(true, two)
+	config := c.Transport.(*http.Transport).TLSClientConfig
+	config.Certificates, config.ClientSessionCache = []tls.Certificate{issued}, tls.NewLRUClientSessionCache(4)
+	return c, base
+}
+
+// send sends a request with headers, and returns status and body.
+func send(t *testing.T, c *http.Client, method, url, body string, headers ...string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	require.NoError(t, err)
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	got, err := c.Do(r)
+	require.NoError(t, err)
+	defer got.Body.Close()
+	text, err := io.ReadAll(got.Body)
+	require.NoError(t, err)
+	return got.StatusCode, string(text)
+}
+
+// A client certificate opens what its subject is mapped to, as an API token does: over TLS alone, and not where the
+// request has a token of its own.
+func TestACertificateStandsForItsScopes(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		f := w.startMapped("CN=orders,O=Acme=channel:c,management:read; CN=team=group:g;CN=k=consumer:c/k",
+			"BROKER_OPEN_MANAGEMENT=false")
+		admin := []string{"X-Broker-Admin-Token", adminToken}
+		form := append([]string{"Content-Type", "application/x-www-form-urlencoded"}, admin...)
+		require.Equal(t, 201, f.do("PUT", "/producer/p", "token=p-token", form...).status)
+		require.Equal(t, 201, f.do("PUT", "/group/g", "", form...).status)
+		require.Equal(t, 201, f.do("PUT", "/channel/c", "token=c-token", form...).status)
+		require.Equal(t, 201, f.do("PUT", "/channel/c/consumer/k", "type=pull&token=k-token", form...).status)
+		day := time.Now().Add(24 * time.Hour)
+		producer := []string{"X-Broker-Producer-ID", "p", "X-Broker-Producer-Token", "p-token"}
+		orders := pkix.Name{CommonName: "orders", Organization: []string{"Acme"}}
+		for _, two := range []bool{true, false} {
+			c, base := f.with(orders, two, day)
+			for range 2 { // the second connection may resume the session of the first
+				status, body := send(t, c, "GET", base+"/channels", "")
+				require.Equal(t, 200, status, body)
+				status, body = send(t, c, "POST", base+"/channel/c/broadcast", "hello", producer...)
+				require.Equal(t, 201, status, body)
+				status, body = send(t, c, "PUT", base+"/channel/c", "name=C", "Content-Type",
+					"application/x-www-form-urlencoded")
+				require.Equal(t, 200, status, body)
+				require.NotContains(t, body, "c-token")
+				c.CloseIdleConnections()
+			}
+			for _, refused := range []struct{ method, path, header, value, code string }{
+				{"POST", "/channel/c/broadcast", "X", "", "producer_not_found"},
+				{"PUT", "/channel/d", "X", "", "out_of_scope"},
+				{"GET", "/tokens", "X", "", "out_of_scope"},
+				{"GET", "/channels", "Authorization", "Bearer guess", "admin_token_mismatch"},
+				{"GET", "/channels", "X-Broker-Admin-Token", "guess", "admin_token_mismatch"},
+			} {
+				_, body := send(t, c, refused.method, base+refused.path, "", refused.header, refused.value)
+				require.Contains(t, body, refused.code, "%v", refused)
+			}
+			k, _ := f.with(pkix.Name{CommonName: "k"}, two, day)
+			status, body := send(t, k, "GET", base+"/channel/c/consumer/k/queued-jobs", "")
+			require.Equal(t, 200, status, body)
+			require.Contains(t, body, "hello")
+			for _, subject := range []pkix.Name{{CommonName: "orders"}, {CommonName: "Acme", Organization: []string{"orders"}},
+				{CommonName: "other"}} {
+				c, _ := f.with(subject, two, day)
+				status, body := send(t, c, "GET", base+"/channels", "")
+				require.Equal(t, 401, status, body)
+			}
+			team, _ := f.with(pkix.Name{CommonName: "team"}, two, day)
+			status, body = send(t, team, "GET", base+"/channel/c", "")
+			require.Equal(t, 403, status, body)
+			require.Equal(t, 200, f.do("PUT", "/channel/c", "group=g", form...).status)
+			status, body = send(t, team, "GET", base+"/channel/c", "")
+			require.Equal(t, 200, status, body)
+			require.Equal(t, 200, f.do("PUT", "/channel/c", "group=", form...).status)
+			status, body = send(t, team, "GET", base+"/channel/c", "")
+			require.Equal(t, 403, status, body)
+		}
+		plain, base := f.client(false, true)
+		for _, at := range []string{base, f.base} {
+			for _, forged := range [][]string{{}, {"X-SSL-Client-S-DN", "CN=orders,O=Acme", "X-Forwarded-Proto", "https",
+				"X-Forwarded-Client-Cert", "Subject=\"CN=orders,O=Acme\""}} {
+				c := plain
+				if at == f.base {
+					c = http.DefaultClient
+				}
+				status, body := send(t, c, "GET", at+"/channels", "", forged...)
+				require.Equal(t, 401, status, body)
+			}
+		}
+		log := f.do("GET", "/audit", "", admin...).body
+		require.Contains(t, log, `"Who":"certificate CN=orders,O=Acme"`)
+		require.Contains(t, log, `"Action":"put channel"`)
+		require.NotContains(t, f.do("GET", "/tokens", "", admin...).body, "orders")
+	})
+}
+
+// startMapped is startFronted for clients with certificates of its authority.
+func (w *world) startMapped(principals string, env ...string) *fronted {
+	w.t.Helper()
+	authority, err := certs.NewAuthority()
+	require.NoError(w.t, err)
+	ca := filepath.Join(w.t.TempDir(), "ca.pem")
+	require.NoError(w.t, os.WriteFile(ca, authority.PEM(), 0o600))
+	return w.startFrontedBy(authority, append(env, "BROKER_TLS_CLIENT_CA="+ca, "BROKER_TLS_PRINCIPALS="+principals)...)
 }

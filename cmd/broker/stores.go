@@ -21,12 +21,16 @@ func openStore(ctx context.Context, cfg config, tell func(message string, args .
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	o := durable.Options{IdempotencyRetention: cfg.IdempotencyRetention, Tell: tell}
+	open, from, setting := durable.OpenSQLite, cfg.DataDir, "BROKER_DATA_DIR"
 	if cfg.MySQLDSN != "" {
-		store, err := durable.OpenMySQL(ctx, cfg.MySQLDSN, o)
-		return store, aboutSetting("BROKER_MYSQL_DSN", err)
+		open, from, setting = durable.OpenMySQL, cfg.MySQLDSN, "BROKER_MYSQL_DSN"
 	}
-	store, err := durable.OpenSQLite(ctx, cfg.DataDir, o)
-	return store, aboutSetting("BROKER_DATA_DIR", err)
+	store, err := open(ctx, from, o)
+	if err != nil {
+		return nil, aboutSetting(setting, err)
+	}
+	store.UseKeys(cfg.sealKeys)
+	return store, nil
 }
 
 // aboutSetting says which setting an error is about.

@@ -2314,6 +2314,16 @@ WHERE id = ?;
 
 SELECT
     id,
+    channel_no,
+    secret,
+    created_ms
+FROM sqs_keys
+WHERE id > ?
+ORDER BY id
+LIMIT ?;
+
+SELECT
+    id,
     finished,
     next_ms,
     changed_ms,
@@ -3475,6 +3485,32 @@ SELECT
     former_token,
     former_until_ms
 FROM consumers
+WHERE no > ?
+ORDER BY no
+LIMIT ?;
+
+SELECT
+    no,
+    channel_no,
+    position,
+    id,
+    name,
+    token,
+    callback_url,
+    type,
+    protocol,
+    policy,
+    changed_ms,
+    version,
+    state,
+    state_reason,
+    state_ms,
+    until_id,
+    since_id,
+    since_policy,
+    former_token,
+    former_until_ms
+FROM consumers
 WHERE version > ?
 ORDER BY no;
 
@@ -3550,6 +3586,27 @@ SELECT
     former_token,
     former_until_ms
 FROM channels
+WHERE no > ?
+ORDER BY no
+LIMIT ?;
+
+SELECT
+    no,
+    id,
+    name,
+    token,
+    audience,
+    changed_ms,
+    version,
+    (paused & 1) <> 0,
+    (paused & 2) <> 0,
+    intake,
+    deleted_no <> 0,
+    shape,
+    group_id,
+    former_token,
+    former_until_ms
+FROM channels
 WHERE version > ?
 ORDER BY no;
 
@@ -3568,6 +3625,23 @@ SELECT
 FROM producers
 WHERE id = ?
   AND deleted_no = 0;
+
+SELECT
+    no,
+    id,
+    name,
+    token,
+    changed_ms,
+    version,
+    publish_secret,
+    deleted_no <> 0,
+    COALESCE(settings, ''),
+    former_token,
+    former_until_ms
+FROM producers
+WHERE no > ?
+ORDER BY no
+LIMIT ?;
 
 SELECT
     no,
@@ -4984,6 +5058,13 @@ SET
 WHERE no = ?;
 
 UPDATE channels
+SET
+    token = ?,
+    former_token = ?
+WHERE no = ?
+  AND version = ?;
+
+UPDATE channels
 SET intake = ?
 WHERE no = ?;
 
@@ -5036,6 +5117,15 @@ SET
     probe_ms = 0,
     version = ?
 WHERE no = ?;
+
+UPDATE consumers
+SET
+    token = ?,
+    former_token = ?,
+    policy = ?,
+    since_policy = ?
+WHERE no = ?
+  AND version = ?;
 
 UPDATE consumers
 SET failures_ms = ?
@@ -5257,6 +5347,15 @@ SET
     settings = ?
 WHERE no = ?;
 
+UPDATE producers
+SET
+    token = ?,
+    former_token = ?,
+    publish_secret = ?,
+    settings = ?
+WHERE no = ?
+  AND version = ?;
+
 UPDATE redrivings
 SET
     busy = ?,
@@ -5372,6 +5471,11 @@ WHERE name = 'catalogue';
 UPDATE settings
 SET value = value + 1
 WHERE name = 'nodes';
+
+UPDATE sqs_keys
+SET secret = ?
+WHERE id = ?
+  AND channel_no = ?;
 
 UPDATE stored_marks
 SET through_id = ?

@@ -987,6 +987,8 @@ PRAGMA integrity_check(1);
 
 PRAGMA quick_check(1);
 
+PRAGMA secure_delete = ON;
+
 PRAGMA wal_checkpoint(TRUNCATE);
 
 ROLLBACK TO SAVEPOINT row_set;
@@ -2283,6 +2285,16 @@ WHERE id = ?;
 
 SELECT
     id,
+    channel_no,
+    secret,
+    created_ms
+FROM sqs_keys
+WHERE id > ?
+ORDER BY id
+LIMIT ?;
+
+SELECT
+    id,
     finished,
     next_ms,
     changed_ms,
@@ -3381,6 +3393,32 @@ SELECT
     former_token,
     former_until_ms
 FROM consumers
+WHERE no > ?
+ORDER BY no
+LIMIT ?;
+
+SELECT
+    no,
+    channel_no,
+    position,
+    id,
+    name,
+    token,
+    callback_url,
+    type,
+    protocol,
+    policy,
+    changed_ms,
+    version,
+    state,
+    state_reason,
+    state_ms,
+    until_id,
+    since_id,
+    since_policy,
+    former_token,
+    former_until_ms
+FROM consumers
 WHERE version > ?
 ORDER BY no;
 
@@ -3456,6 +3494,27 @@ SELECT
     former_token,
     former_until_ms
 FROM channels
+WHERE no > ?
+ORDER BY no
+LIMIT ?;
+
+SELECT
+    no,
+    id,
+    name,
+    token,
+    audience,
+    changed_ms,
+    version,
+    (paused & 1) <> 0,
+    (paused & 2) <> 0,
+    intake,
+    deleted_no <> 0,
+    shape,
+    group_id,
+    former_token,
+    former_until_ms
+FROM channels
 WHERE version > ?
 ORDER BY no;
 
@@ -3474,6 +3533,23 @@ SELECT
 FROM producers
 WHERE id = ?
   AND deleted_no = 0;
+
+SELECT
+    no,
+    id,
+    name,
+    token,
+    changed_ms,
+    version,
+    publish_secret,
+    deleted_no <> 0,
+    COALESCE(settings, ''),
+    former_token,
+    former_until_ms
+FROM producers
+WHERE no > ?
+ORDER BY no
+LIMIT ?;
 
 SELECT
     no,
@@ -4817,6 +4893,13 @@ SET
 WHERE no = ?;
 
 UPDATE channels
+SET
+    token = ?,
+    former_token = ?
+WHERE no = ?
+  AND version = ?;
+
+UPDATE channels
 SET intake = ?
 WHERE no = ?;
 
@@ -4869,6 +4952,15 @@ SET
     probe_ms = 0,
     version = ?
 WHERE no = ?;
+
+UPDATE consumers
+SET
+    token = ?,
+    former_token = ?,
+    policy = ?,
+    since_policy = ?
+WHERE no = ?
+  AND version = ?;
 
 UPDATE consumers
 SET failures_ms = ?
@@ -5095,6 +5187,15 @@ SET
     settings = ?
 WHERE no = ?;
 
+UPDATE producers
+SET
+    token = ?,
+    former_token = ?,
+    publish_secret = ?,
+    settings = ?
+WHERE no = ?
+  AND version = ?;
+
 UPDATE redrivings
 SET
     busy = ?,
@@ -5211,6 +5312,11 @@ UPDATE settings
 SET value = value + 1
 WHERE name = 'nodes';
 
+UPDATE sqs_keys
+SET secret = ?
+WHERE id = ?
+  AND channel_no = ?;
+
 UPDATE stored_marks
 SET through_id = ?
 WHERE channel_no = ?;
@@ -5220,6 +5326,8 @@ SET
     messages = CASE WHEN messages > ? THEN messages - ? ELSE 0 END,
     bytes = CASE WHEN bytes > ? THEN bytes - ? ELSE 0 END
 WHERE producer_no = ?;
+
+VACUUM;
 
 VACUUM INTO ?;
 

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +18,8 @@ type Grant struct {
 	ID      string
 	Version int64
 	Scopes  scope.Set
-	Until   time.Time // zero: it has no end
+	Until   time.Time                   // zero: it has no end
+	GroupOf func(channel string) string // that a channel carries now; "": none
 }
 
 // grantMark begins the part of a cookie that names a grant.
@@ -43,6 +45,14 @@ func (d *Dashboard) grantOf(rc *fasthttp.RequestCtx, from Source) (g Grant, ok b
 var errOutside = problem.New(fasthttp.StatusForbidden, "out_of_scope",
 	"The API token of this login does not open this page.")
 
+// allows reports whether the scopes open a demand, with the group that its channel carries now.
+func (g *Grant) allows(d scope.Demand) bool {
+	if d.Channel != "" && g.GroupOf != nil {
+		d.Group = g.GroupOf(d.Channel)
+	}
+	return g.Scopes.Opens(d)
+}
+
 // opens reports whether the scopes of a grant open a page.
 func (g *Grant) opens(page string, v *view) bool {
 	d := scope.Demand{Door: scope.Management, Reads: true, Channel: v.id("channel"), Consumer: v.id("consumer")}
@@ -61,12 +71,17 @@ func (g *Grant) opens(page string, v *view) bool {
 		if d.Consumer == "" { // without one, the page lists those of all channels
 			d.Channel = ""
 		}
+	case "/ui/channels":
+		if group := v.query("group").Get("group"); group != "" && slices.Contains(g.Scopes, scope.Scope{
+			Kind: scope.Group, Group: group}) {
+			return true
+		}
 	case "/ui/scheduled", "/ui/bulks":
 		d.Channel = v.query("channel").Get("channel")
 	case "/ui/publish": // it names all channels
 		d.Reads = false
 	}
-	return g.Scopes.Opens(d)
+	return g.allows(d)
 }
 
 // ownDead are the actions on dead letters, and ownActions the others that the tokens of a consumer allow.
@@ -82,7 +97,7 @@ func (g *Grant) does(action, channel, consumer string) bool {
 	if consumer != "" && (ownDead[action] || ownActions[action]) {
 		d.Door, d.Dead = scope.Owner, ownDead[action]
 	}
-	return g.Scopes.Opens(d)
+	return g.allows(d)
 }
 
 // may reports whether whoever looks at a page may do an action.
@@ -107,6 +122,8 @@ func (g *Grant) narrow() (links []navLink) {
 			links = append(links, navLink{"Dead letters", Prefix + "dlq"})
 		case scope.Channel:
 			links = append(links, navLink{s.Channel, channelURL(s.Channel)})
+		case scope.Group:
+			links = append(links, navLink{s.Group, channelsURL(s.Group, "")})
 		case scope.Consumer:
 			links = append(links, navLink{s.Channel + " / " + s.Consumer, consumerURL(s.Channel, s.Consumer)})
 		}

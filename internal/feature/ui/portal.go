@@ -9,12 +9,14 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/model/scope"
 )
 
 // A portal is what a link opens to somebody who owns one consumer and has no token of the broker: the pages of that
 // consumer, and the actions that its token allows. The link has the consumer, its number, the end and a signature, and
 // becomes the cookie of the browser. Nothing is stored: it ends with its time, with its consumer, and with the
-// admin token or the token of the consumer, which the signature covers both.
+// admin token or the token of the consumer, which the signature covers both. One that was made with an API token has
+// the ID and version of that, and ends with it.
 type portal struct {
 	channel, consumer string
 	no                uint32 // of the consumer: another one under the same ID is not meant
@@ -39,12 +41,26 @@ var (
 		"This page needs the admin token: the link opens the pages of one consumer alone.")
 )
 
-// PortalLink returns the path and query of a link to the pages of a consumer, which ends at a time, or with the
-// token that the consumer has now.
-func (d *Dashboard) PortalLink(channel, consumer string, no uint32, token string, until time.Time) string {
-	body := base64.RawURLEncoding.EncodeToString([]byte(channel+"/"+consumer)) + "." +
-		strconv.FormatUint(uint64(no), 36) + "." + strconv.FormatInt(until.Unix(), 36)
-	return portalPath + "?link=" + body + "." + d.signPortal(body, token)
+// A PortalOf is what a link to the pages of a consumer is made of.
+type PortalOf struct {
+	Channel, Consumer string
+	No                uint32 // of the consumer
+	Token             string // that the consumer has now
+	Until             time.Time
+
+	GrantID      string // of the API token that made it; "": none did
+	GrantVersion int64
+}
+
+// PortalLink returns the path and query of a link to the pages of a consumer, which ends at a time, with the
+// token that the consumer has now, or with the API token that made it.
+func (d *Dashboard) PortalLink(of PortalOf) string {
+	body := base64.RawURLEncoding.EncodeToString([]byte(of.Channel+"/"+of.Consumer)) + "." +
+		strconv.FormatUint(uint64(of.No), 36) + "." + strconv.FormatInt(of.Until.Unix(), 36)
+	if of.GrantID != "" {
+		body += "." + of.GrantID + "." + strconv.FormatInt(of.GrantVersion, 36)
+	}
+	return portalPath + "?link=" + body + "." + d.signPortal(body, of.Token)
 }
 
 func (d *Dashboard) signPortal(body, token string) string {
@@ -58,7 +74,7 @@ func (d *Dashboard) readPortal(text string, from Source) (p portal, ok bool) {
 		return p, false
 	}
 	parts := strings.Split(text[:at], ".")
-	if len(parts) != 3 {
+	if len(parts) != 3 && len(parts) != 5 {
 		return p, false
 	}
 	name, err := base64.RawURLEncoding.DecodeString(parts[0])
@@ -68,6 +84,14 @@ func (d *Dashboard) readPortal(text string, from Source) (p portal, ok bool) {
 	p.no, p.until = uint32(no), time.Unix(until, 0)
 	if !ok || err != nil || err2 != nil || err3 != nil || !time.Now().Before(p.until) {
 		return p, false
+	}
+	if len(parts) == 5 {
+		version, err := strconv.ParseInt(parts[4], 36, 64)
+		g, lasts := from.GrantByID(parts[3])
+		if err != nil || !lasts || g.Version != version || !g.allows(scope.Demand{Door: scope.Owner, Channel: p.channel,
+			Consumer: p.consumer}) {
+			return p, false
+		}
 	}
 	token, ok := from.TokenOf(p.channel, p.consumer, p.no)
 	return p, ok && same(text[at+1:], d.signPortal(text[:at], token))

@@ -2,6 +2,7 @@ package apitoken
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
 	"hash/crc32"
@@ -25,6 +26,20 @@ var letters = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding
 func New() (token, id string) {
 	var b [7 + 32]byte
 	_, _ = rand.Read(b[:]) // it ends the process rather than fail
+	return spell(b)
+}
+
+// Within returns a token that nobody has, with the ID that a digest gives: of what is stored nowhere and has the
+// same ID in another process.
+func Within(of [sha256.Size]byte) (token, id string) {
+	var b [7 + 32]byte
+	_, _ = rand.Read(b[:]) // as above
+	copy(b[:7], of[:])
+	return spell(b)
+}
+
+// spell writes the bytes of an ID and of a secret as a token.
+func spell(b [7 + 32]byte) (token, id string) {
 	out := append(make([]byte, 0, Size), prefix...)
 	out = append(letters.AppendEncode(out, b[:7])[:len(prefix)+IDSize], '_')
 	out = letters.AppendEncode(out, b[7:])

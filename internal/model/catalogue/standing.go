@@ -108,7 +108,7 @@ func (s *Standing) judge() error {
 	switch acts := s.Consumer != nil || s.Producer != nil; {
 	case ch == nil || ch.No != s.Channel.No:
 		return ErrUnknownChannel
-	case acts && !s.keyed && !c.holds(s.byChannel, ch.Token, &ch.Former):
+	case acts && !s.keyed && !c.stillChannel(s.byChannel, ch, s.consumerID()):
 		return ErrChannelToken
 	case s.Producer != nil && ident.Reserved(ch.ID):
 		return ErrSystemChannel
@@ -119,7 +119,7 @@ func (s *Standing) judge() error {
 		switch {
 		case k == nil || k.No != s.Consumer.No:
 			return ErrUnknownConsumer
-		case !s.keyed && !c.holds(s.byOwner, k.Token, &k.Former):
+		case !s.keyed && !c.stillConsumer(s.byOwner, ch, k):
 			return ErrConsumerToken
 		}
 	}
@@ -128,12 +128,20 @@ func (s *Standing) judge() error {
 		switch {
 		case p == nil || p.No != s.Producer.No:
 			return ErrUnknownProducer
-		case !s.keyed && !c.holds(s.byOwner, p.Token, &p.Former):
+		case !s.keyed && !c.still(s.byOwner, p.Token, &p.Former):
 			return ErrProducerToken
 		}
 	}
 	s.at, s.Channel, s.Consumer, s.Producer = at, ch, k, p
 	return nil
+}
+
+// consumerID is that of the consumer as which the request acts; "": none.
+func (s *Standing) consumerID() string {
+	if s.Consumer == nil {
+		return ""
+	}
+	return s.Consumer.ID
 }
 
 // Await returns a channel that gets a value when the copy takes a change of what the standing is

@@ -21,10 +21,18 @@ import (
 type Secrets struct {
 	Keys  apitoken.Keys
 	NowMs func() int64 // clock of the store, on which tokens end; nil: that of this machine
+	// Certified are the grants of client certificates, by ID.
+	Certified map[string]*Grant
 }
 
 // UseSecrets sets them. It is called before the first request.
 func (c *Catalogue) UseSecrets(s Secrets) { c.secrets = s }
+
+// CertifiedGrant returns the grant of client certificates with a subject. The token is of this process alone.
+func CertifiedGrant(id, subject, token string, scopes scope.Set) *Grant {
+	return &Grant{ID: id, Name: subject, Scopes: scopes, certified: true, until: never, used: new(atomic.Int64),
+		digest: apitoken.Keys{}.Digest([]byte(token))}
+}
 
 func (c *Catalogue) now() int64 {
 	if c.secrets.NowMs != nil {
@@ -42,6 +50,24 @@ type Grant struct {
 	until   int64 // Unix ms, never if it has no end
 	version int64
 	used    *atomic.Int64 // Unix ms of the last use at this broker, shared with the grants before it
+
+	certified bool // it is that of a client certificate, and Name is the subject
+}
+
+// Who says in the audit log whose grant it is.
+func (g *Grant) Who() string {
+	if g.certified {
+		return "certificate " + g.Name
+	}
+	return "API token " + g.ID
+}
+
+// What says of which kind it is, for people.
+func (g *Grant) What() string {
+	if g.certified {
+		return "client certificate"
+	}
+	return "API token"
 }
 
 // ErrAPIToken refuses an API token that is none, or no longer.
@@ -107,15 +133,24 @@ func (c *Catalogue) grant(token []byte) *Grant {
 	if !ok {
 		return nil
 	}
-	if len(c.grantsByID()) == 0 {
+	g := c.lookup(id)
+	if g == nil {
 		return nil // the clock is not asked
 	}
-	g, now := c.grantsByID()[string(id)], c.now()
-	if g == nil || now >= g.until || !c.secrets.Keys.Matches(token, g.digest) {
+	now := c.now()
+	if now >= g.until || !c.secrets.Keys.Matches(token, g.digest) {
 		return nil
 	}
 	g.used.Store(now)
 	return g
+}
+
+// lookup returns the grant of an ID, with an end or not.
+func (c *Catalogue) lookup(id []byte) *Grant {
+	if g := c.secrets.Certified[string(id)]; g != nil {
+		return g
+	}
+	return c.grantsByID()[string(id)]
 }
 
 // Grant returns the grant of an API token. ErrAPIToken: there is none that lasts. Other errors are those of a store
@@ -138,7 +173,7 @@ func (c *Catalogue) Grant(ctx context.Context, token []byte) (*Grant, error) {
 
 // GrantByID returns the grant of an ID while it lasts, for what was begun with its token; nil: it has ended.
 func (c *Catalogue) GrantByID(id string) *Grant {
-	g := c.grantsByID()[id]
+	g := c.lookup([]byte(id))
 	if g == nil || c.now() >= g.until {
 		return nil
 	}
@@ -204,7 +239,7 @@ func (c *Catalogue) proveChannel(presented []byte, ch *Channel, consumer string)
 		return p, true
 	}
 	g := c.grant(presented)
-	return proof{grant: g}, g != nil && g.Scopes.StandsForChannel(ch.ID, consumer)
+	return proof{grant: g}, g != nil && g.Scopes.StandsForChannel(ch.place(consumer))
 }
 
 // proveConsumer compares what stands for the token of a consumer.
@@ -213,7 +248,7 @@ func (c *Catalogue) proveConsumer(presented []byte, ch *Channel, k *durable.Cons
 		return p, true
 	}
 	g := c.grant(presented)
-	return proof{grant: g}, g != nil && g.Scopes.StandsForConsumer(ch.ID, k.ID)
+	return proof{grant: g}, g != nil && g.Scopes.StandsForConsumer(ch.place(k.ID))
 }
 
 // ConsumerTokenMatches reports whether a token is that of a consumer, or stands for it.
@@ -234,12 +269,35 @@ func (c *Catalogue) ProducerTokenMatches(presented []byte, p *durable.Producer) 
 	return ok
 }
 
-// holds reports whether a proof still is one, with a record as it is now.
-func (c *Catalogue) holds(by proof, token string, former *durable.Former) bool {
+// place is the channel, and a consumer of it or "", as scopes see it.
+func (ch *Channel) place(consumer string) scope.Place {
+	return scope.Place{Channel: ch.ID, Group: ch.Group, Consumer: consumer}
+}
+
+// stillChannel reports whether a proof of proveChannel still is one, with the channel as it is now.
+func (c *Catalogue) stillChannel(by proof, ch *Channel, consumer string) bool {
 	if by.grant != nil {
-		now := c.GrantByID(by.grant.ID)
-		return now != nil && now.digest == by.grant.digest
+		return c.lasts(by.grant) && by.grant.Scopes.StandsForChannel(ch.place(consumer))
 	}
+	return c.still(by, ch.Token, &ch.Former)
+}
+
+// stillConsumer is stillChannel for proveConsumer.
+func (c *Catalogue) stillConsumer(by proof, ch *Channel, k *durable.Consumer) bool {
+	if by.grant != nil {
+		return c.lasts(by.grant) && by.grant.Scopes.StandsForConsumer(ch.place(k.ID))
+	}
+	return c.still(by, k.Token, &k.Former)
+}
+
+// lasts reports whether a grant is there as it was.
+func (c *Catalogue) lasts(g *Grant) bool {
+	now := c.GrantByID(g.ID)
+	return now != nil && now.digest == g.digest
+}
+
+// still reports whether a proof of prove still is one, with a record as it is now.
+func (c *Catalogue) still(by proof, token string, former *durable.Former) bool {
 	return by.token == token && token != "" ||
 		by.token != "" && by.token == former.FormerToken && c.now() < former.FormerUntilMs
 }

@@ -18,6 +18,7 @@ type Demand struct {
 	Reads    bool   // it changes nothing
 	Dead     bool   // it is about dead letters
 	Channel  string // what the path names; "": nothing
+	Group    string // that the channel carries now; "": none
 	Consumer string
 }
 
@@ -43,6 +44,8 @@ func (s *Scope) opens(d *Demand) bool {
 		return managed
 	case Channel:
 		return d.Channel != "" && d.Channel == s.Channel
+	case Group:
+		return d.Channel != "" && d.Group != "" && d.Group == s.Group
 	case Consumer:
 		return (d.Door == Owner || d.Door == Sole) && d.Consumer != "" && d.Channel == s.Channel &&
 			d.Consumer == s.Consumer
@@ -52,15 +55,18 @@ func (s *Scope) opens(d *Demand) bool {
 	return false
 }
 
+// A Place is a channel with the group that it carries now, and a consumer of it or "".
+type Place struct{ Channel, Group, Consumer string }
+
 // StandsForChannel reports whether the scopes stand for the token of a channel, beside the token of an owner in it:
 // of the consumer, where one is named.
-func (s Set) StandsForChannel(channel, consumer string) bool {
-	return s.Opens(Demand{Door: Publish, Channel: channel}) || consumer != "" && s.StandsForConsumer(channel, consumer)
+func (s Set) StandsForChannel(p Place) bool {
+	return s.Opens(Demand{Door: Publish, Channel: p.Channel, Group: p.Group}) || p.Consumer != "" && s.StandsForConsumer(p)
 }
 
 // StandsForConsumer reports whether the scopes stand for the token of a consumer.
-func (s Set) StandsForConsumer(channel, consumer string) bool {
-	return s.Opens(Demand{Door: Sole, Channel: channel, Consumer: consumer})
+func (s Set) StandsForConsumer(p Place) bool {
+	return s.Opens(Demand{Door: Sole, Channel: p.Channel, Group: p.Group, Consumer: p.Consumer})
 }
 
 // ReadsOnly reports whether no scope lets a person change anything.

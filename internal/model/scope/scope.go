@@ -20,21 +20,24 @@ const (
 	Channel                  // channel:X
 	Consumer                 // consumer:X/K
 	Dead                     // dlq
+	Group                    // group:G
 )
 
 const (
 	wordRead, wordWrite, wordDead = "management:read", "management:write", "dlq"
 	prefixChannel, prefixConsumer = "channel:", "consumer:"
+	prefixGroup                   = "group:"
 )
 
 // words are the forms that an error names.
-var words = []string{wordRead, wordWrite, prefixChannel, prefixConsumer, wordDead}
+var words = []string{wordRead, wordWrite, prefixChannel, prefixGroup, prefixConsumer, wordDead}
 
 // A Scope is one thing that a token may do.
 type Scope struct {
 	Kind     Kind
 	Channel  string // of the kinds Channel and Consumer
 	Consumer string // of the kind Consumer
+	Group    string // of the kind Group
 }
 
 // String returns the word that Parse reads.
@@ -48,6 +51,8 @@ func (s Scope) String() string {
 		return prefixChannel + s.Channel
 	case Consumer:
 		return prefixConsumer + s.Channel + "/" + s.Consumer
+	case Group:
+		return prefixGroup + s.Group
 	case Dead:
 		return wordDead
 	}
@@ -76,6 +81,12 @@ func Parse(text string) (Scope, error) {
 		}
 		return Scope{Kind: Channel, Channel: channel}, nil
 	}
+	if group, ok := strings.CutPrefix(text, prefixGroup); ok {
+		if !ident.ValidName(group) {
+			return Scope{}, fmt.Errorf("%q: after group: comes the ID of one group", cut(text))
+		}
+		return Scope{Kind: Group, Group: group}, nil
+	}
 	if pair, ok := strings.CutPrefix(text, prefixConsumer); ok {
 		channel, consumer, ok := strings.Cut(pair, "/")
 		if !ok || !ident.ValidName(channel) || !ident.ValidName(consumer) {
@@ -97,7 +108,7 @@ func suggestion(text string) string {
 			return "; did you mean " + meant + "?"
 		}
 	}
-	return "; the scopes are " + wordRead + ", " + wordWrite + ", channel:X, consumer:X/K and " + wordDead
+	return "; the scopes are " + wordRead + ", " + wordWrite + ", channel:X, group:G, consumer:X/K and " + wordDead
 }
 
 // cut bounds what an error repeats.

@@ -10,9 +10,10 @@ import (
 )
 
 func TestScopesAreReadAndPrinted(t *testing.T) {
-	words := []string{"channel:orders", "consumer:orders/billing", "dlq", "management:read", "management:write"}
-	set, err := scope.ParseSet([]string{"management:write", "dlq", "channel:orders", "dlq", "consumer:orders/billing",
-		"management:read"})
+	words := []string{"channel:orders", "consumer:orders/billing", "dlq", "group:team", "management:read",
+		"management:write"}
+	set, err := scope.ParseSet([]string{"group:team", "management:write", "dlq", "channel:orders", "dlq",
+		"consumer:orders/billing", "management:read"})
 	require.NoError(t, err)
 	require.Equal(t, words, set.Words(), "sorted, and none twice")
 	again, err := scope.ParseSet(strings.Fields(set.String()))
@@ -28,7 +29,9 @@ func TestAWrongScopeIsRefusedWithTheOneThatWasMeant(t *testing.T) {
 		"chanel:orders":       "did you mean channel:?",
 		"consumers:a/b":       "did you mean consumer:?",
 		"DLQ":                 "did you mean dlq?",
-		"group:team":          "is no scope",
+		"group:":              "the ID of one group",
+		"group:a/b":           "the ID of one group",
+		"groups:a":            "did you mean group:?",
 		"admin":               "the scopes are",
 		"channel:":            "the ID of one channel",
 		"channel:a b":         "the ID of one channel",
@@ -62,12 +65,17 @@ func TestEachScopeOpensWhatItSays(t *testing.T) {
 	sole := scope.Demand{Door: scope.Sole, Channel: "c", Consumer: "k"}
 	dead := scope.Demand{Door: scope.Owner, Dead: true, Channel: "c", Consumer: "k"}
 	publish := scope.Demand{Door: scope.Publish, Channel: "c"}
-	closed := scope.Demand{Channel: "c", Consumer: "k", Reads: true, Dead: true}
+	closed := scope.Demand{Channel: "c", Group: "g", Consumer: "k", Reads: true, Dead: true}
+	for _, d := range []*scope.Demand{&read, &change, &own, &sole, &dead, &publish} {
+		d.Group = "g"
+	}
 	for word, opened := range map[string][]bool{ // read, change, own, sole, dead, publish, closed
 		"management:read":  {true, false, false, false, false, false, false},
 		"management:write": {true, true, true, false, true, false, false},
 		"channel:c":        {true, true, true, true, true, true, false},
 		"channel:C":        {false, false, false, false, false, false, false},
+		"group:g":          {true, true, true, true, true, true, false},
+		"group:G":          {false, false, false, false, false, false, false},
 		"consumer:c/k":     {false, false, true, true, true, false, false},
 		"consumer:c/other": {false, false, false, false, false, false, false},
 		"consumer:d/k":     {false, false, false, false, false, false, false},
@@ -78,9 +86,11 @@ func TestEachScopeOpensWhatItSays(t *testing.T) {
 		}
 	}
 	require.True(t, of("dlq", "management:read").Opens(dead), "one of several is enough")
-	require.True(t, of("consumer:c/k").StandsForChannel("c", "k"))
-	require.False(t, of("consumer:c/k").StandsForChannel("c", ""), "a producer does not publish with it")
-	require.False(t, of("channel:c").StandsForConsumer("", ""))
+	require.True(t, of("consumer:c/k").StandsForChannel(scope.Place{Channel: "c", Consumer: "k"}))
+	require.False(t, of("consumer:c/k").StandsForChannel(scope.Place{Channel: "c"}), "a producer does not publish with it")
+	require.False(t, of("channel:c").StandsForConsumer(scope.Place{}))
+	require.False(t, of("group:g").Opens(scope.Demand{Door: scope.Management, Channel: "c"}), "it carries no group")
+	require.False(t, of("group:g").Opens(scope.Demand{Door: scope.Management, Group: "g"}), "a group is no channel")
 	require.True(t, of("management:read").ReadsOnly())
 	require.False(t, of("management:read", "dlq").ReadsOnly())
 }

@@ -28,7 +28,7 @@ func Run(t *testing.T, open func(*testing.T) *durable.Store, openInsert OpenInse
 		scanTests, purgeTests, stateTests, expiryTests, orderTests, paceTests, holdTests, whyTests, keptLeaseTests,
 		countTests, groupTests,
 		alertTests,
-		deleteTests, sqsKeyTests, tokenTests,
+		deleteTests, sqsKeyTests, tokenTests, sealedTests,
 		identityTests, termsTests, scheduleTests, bookTests, bulkTests, stepTests, statusTests, exchangeTests,
 		recipientTests, sinceTests, ackTests, storedTests, keepingTests, replayTests, endingTests, listTests,
 		deadGroupTests, redrivingTests, chronicleTests, auditTests,
