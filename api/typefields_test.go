@@ -53,7 +53,8 @@ func TestFieldsThatMeanNothingToAPullConsumerAreRefused(t *testing.T) {
 func TestAConsumerOfMailsHasTheFieldsOfMailsAlone(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.Senders = mailToo{} })
 	w.channel()
-	w.put("/channel/c/consumer/k", "callbackUrl=mailto:a@example.com&subject=x&body=y&rateLimit=1/1m&retryShare=50").is(201)
+	w.put("/channel/c/consumer/k", "callbackUrl=mailto:a@example.com&subject=x&body=y&rateLimit=1/1m&retryShare=50").
+		is(201)
 	for _, field := range []string{"headers=A:1", "authorization=bearer x", "protocol=h2", "responses=store",
 		"statusUrl=http://localhost/{messageID}", "signingSecret=generate", "retryOn=5xx"} {
 		r := w.put("/channel/c/consumer/k", field).problem(400, "unknown_field")

@@ -96,7 +96,8 @@ func TestAConsumerGetsItsJobsByMail(t *testing.T) {
 		require.Contains(t, test.Error, "450 4.2.0 busy")
 		require.NotContains(t, p.log.String(), "p@ss")
 
-		for callback, code := range map[string]string{"mailto:a@example.net": "callback_refused", "mailto:a": "invalid_callback",
+		for callback, code := range map[string]string{
+			"mailto:a@example.net": "callback_refused", "mailto:a": "invalid_callback",
 			"mailto:a@example.com%0d%0aBcc:b@example.com": "invalid_callback", "nats://localhost:4222/x": "invalid_callback",
 			"mailto:a@example.com?subject=x": "invalid_callback"} {
 			requireProblem(t, s.tryCallback(callback), 400, code)

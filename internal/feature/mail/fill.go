@@ -40,13 +40,14 @@ func (t *target) letter(a *push.Attempt) *Letter {
 
 // values returns the values of the places of a template.
 func (t *target) values(a *push.Attempt) func(place string, path []string) string {
+	found := members{"": a.Message.Payload}
 	return func(place string, path []string) string {
 		switch place {
 		case "payload":
 			if path == nil {
 				return payload(a)
 			}
-			return member(a.Message.Payload, path)
+			return found.text(path)
 		case "channel":
 			if ch := t.o.Catalogue.ChannelByNo(a.Message.ChannelNo); ch != nil {
 				return ch.ID
@@ -81,15 +82,25 @@ func payload(a *push.Attempt) string {
 
 var errFound = errors.New("the member is found")
 
-// member returns a member of a JSON payload: the text of a string, and the JSON of another value. It is empty
-// where the payload has none.
-func member(payload []byte, path []string) string {
+// members are the JSON of the members of a payload that were looked for, by their paths; nil: there is none. A
+// payload is read once for each member of its objects that a template names, however deep these are.
+type members map[string][]byte
+
+// text returns a member: the text of a string, and the JSON of another value. It is empty where there is none.
+func (m members) text(path []string) string {
+	value, at := m[""], ""
 	for _, name := range path {
-		if payload = within(payload, name); payload == nil {
+		at += "." + name
+		inner, known := m[at]
+		if !known {
+			inner = within(value, name)
+			m[at] = inner
+		}
+		if value = inner; value == nil {
 			return ""
 		}
 	}
-	r := jsonread.OpenCarried(payload)
+	r := jsonread.OpenCarried(value)
 	defer r.Close()
 	switch r.Kind() {
 	case '"':
@@ -98,7 +109,7 @@ func member(payload []byte, path []string) string {
 	case 'n':
 		return ""
 	}
-	return string(payload)
+	return string(value)
 }
 
 // within returns the JSON of a member of an object, or of an element of an array by its number from 0; nil:
@@ -137,7 +148,8 @@ func within(value []byte, name string) (found []byte) {
 
 // header makes one line without control characters, which no header may have.
 func header(text string) string {
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
+	between := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
+	return strings.Join(strings.FieldsFunc(text, between), " ")
 }
 
 // plainText leaves out control characters, which mail programs show in ways of their own.

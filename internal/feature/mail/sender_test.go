@@ -101,7 +101,8 @@ func TestAJobIsOneMailToAllAddresses(t *testing.T) {
 	b := &box{}
 	o := b.serve(t)
 	fields := map[string]string{"subject": "Order {{payload.order.id}} of {{ payload.who }}",
-		"body": "{{payload.lines.1.text}} {{payload.lines}} {{payload.none}}{{payload.nil}}|{{messageID}} {{attempt}} {{consumer}}"}
+		"body": "{{payload.lines.1.text}} {{payload.lines}} {{payload.none}}{{payload.nil}}|{{messageID}} {{attempt}} " +
+			"{{consumer}}"}
 	m := message(`{"order":{"id":17},"who":"Zoë\r\nBcc: evil@example.com","lines":[1,{"text":"two"}],"nil":null}`)
 	for range 2 {
 		res := send(t, t.Context(), o, "mailto:b@example.com,c%2Bd@example.com", fields, m, time.Minute)
@@ -165,8 +166,8 @@ func TestWhatTheMailServerSaysDecides(t *testing.T) {
 			require.False(t, res.Local)
 			verdict := (&policy.Policy{MaxRetries: 3}).Judge(policy.Answer{Status: res.Status, Complete: true,
 				Deferred: res.Reply == egress.Deferred, Refused: res.Reply == egress.Refused}, 1)
-			require.Equal(t, map[egress.Reply]policy.Meaning{egress.Deferred: policy.Retry, egress.Refused: policy.Rejected}[tc.reply],
-				verdict.Meaning)
+			want := map[egress.Reply]policy.Meaning{egress.Deferred: policy.Retry, egress.Refused: policy.Rejected}
+			require.Equal(t, want[tc.reply], verdict.Meaning)
 		})
 	}
 }
@@ -230,7 +231,8 @@ func TestTheCallbacksOfMails(t *testing.T) {
 		require.Error(t, row.Check(bad), bad)
 		require.Equal(t, "invalid_callback", codeOf(t, row.Check(bad)), bad)
 	}
-	for _, other := range []string{"mailto:a@example.org", "mailto:a@notexample.com", "mailto:a@example.com,b@example.org"} {
+	for _, other := range []string{"mailto:a@example.org", "mailto:a@notexample.com",
+		"mailto:a@example.com,b@example.org"} {
 		require.Equal(t, "callback_refused", codeOf(t, row.Check(other)), other)
 	}
 	err := New(Options{Missing: "BROKER_ALERT_SMTP_URL"}).Row().Check("mailto:a@example.com")

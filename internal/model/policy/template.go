@@ -19,6 +19,7 @@ type Template string
 const (
 	mostSubject, mostText = 256, 4096
 	mostPlaces            = 64
+	mostDepth             = 16 // of a member of the payload
 )
 
 const (
@@ -42,7 +43,8 @@ func parseSubject(text string) (Template, error) {
 }
 
 func parseText(text string) (Template, error) {
-	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\r\n\t", r) }) {
+	refused := func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\r\n\t", r) }
+	if strings.ContainsFunc(text, refused) {
 		return "", errors.New("must not contain control characters other than ends of lines and tabs")
 	}
 	return parseTemplate(text, mostText)
@@ -61,7 +63,12 @@ func parseTemplate(text string, most int) (Template, error) {
 	_, err := fasttemplate.ExecuteFunc(text, placeBegin, placeEnd, io.Discard, func(_ io.Writer, tag string) (int, error) {
 		tag = strings.TrimSpace(tag)
 		path, ok := strings.CutPrefix(tag, payloadPlace)
-		if wrong == nil && (ok && slices.Contains(strings.Split(path, "."), "") || !ok && !slices.Contains(places, tag)) {
+		names := strings.Split(path, ".")
+		switch {
+		case wrong != nil:
+		case ok && len(names) > mostDepth:
+			wrong = fmt.Errorf("has a place with a member at a depth of more than %d", mostDepth)
+		case ok && slices.Contains(names, ""), !ok && !slices.Contains(places, tag):
 			wrong = errors.New("has a place that is none of {{payload}}, {{payload.MEMBER}} and {{" +
 				strings.Join(places[1:], "}}, {{") + "}}")
 		}
