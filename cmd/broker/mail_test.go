@@ -69,7 +69,9 @@ func TestAConsumerGetsItsJobsByMail(t *testing.T) {
 			h := s.job("k", job).AttemptHistory
 			return len(h) > 0 && h[0].StatusCode == 451 && strings.Contains(h[0].Error, "451 4.2.0 come again later")
 		})
-		require.Contains(t, s.do("GET", s.path("/consumer/k/why"), "").body, "come again later")
+		eventually(t, "the words of the server in the why", func() bool { // not while an attempt is under way
+			return strings.Contains(s.do("GET", s.path("/consumer/k/why"), "").body, "come again later")
+		})
 		s.change("k", "pause")
 		mails.answers(0, "")
 		s.change("k", "resume")
