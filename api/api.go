@@ -126,6 +126,14 @@ type Auditor interface {
 	Books(ctx context.Context, k durable.Consumer, after, through ident.ID) (jobs.Books, error)
 }
 
+// Senders are the senders of the callback URLs of consumers: push.Senders.
+type Senders interface {
+	// Kind returns the kind of the sender of a callback URL; 0: there is none.
+	Kind(rawURL string) policy.Kind
+	// Check refuses a callback URL that cannot be sent to. The client gets its error.
+	Check(rawURL string) error
+}
+
 // States is the part of consumerstate.Keeper used here.
 type States interface {
 	Pause(ctx context.Context, k *durable.Consumer) (durable.Consumer, error)
@@ -281,6 +289,8 @@ type Options struct {
 	// CheckCallback refuses callback URLs to which the broker may not post. The client gets
 	// its error. nil: every http and https URL is accepted.
 	CheckCallback func(rawURL string) error
+	// Senders are those of the callback URLs of consumers; nil: http and https alone, as CheckCallback has it.
+	Senders Senders
 	// Announce tells other brokers that the catalogue changed. It must not block: after a
 	// lost announcement they learn the change at their next poll. nil: there are no others.
 	Announce func()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -144,43 +145,64 @@ func (a *API) readConsumer(ctx context.Context, f form, put *durable.ConsumerPut
 	return a.since(f, put)
 }
 
-// ofPush are the fields that mean nothing to a pull consumer: the broker does not call it.
-var ofPush = append([]string{"protocol"}, policy.OfPushAlone()...)
+// foreign are the fields that mean nothing to consumers of a kind.
+func foreign(kind policy.Kind) []string {
+	names := policy.Without(kind)
+	if kind != policy.ByHTTP {
+		names = append([]string{"protocol"}, names...)
+	}
+	return names
+}
 
-// applicable refuses a field that means nothing to a consumer of the type that the PUT leaves it with,
-// unless the field is empty or says what holds anyway, as GET shows it.
+// kinds are the kinds of consumers in words.
+var kinds = map[policy.Kind]string{
+	policy.ByPull: "a pull consumer, which the broker does not call",
+	policy.ByHTTP: "a consumer with an http or https callbackUrl",
+	policy.ByMail: "a consumer with a mailto: callbackUrl",
+}
+
+// applicable refuses a field that means nothing to a consumer of the type and callback that the PUT leaves
+// it with, unless the field is empty or says what holds anyway, as GET shows it.
 func (a *API) applicable(ctx context.Context, put *durable.ConsumerPut, f form) error {
-	if put.Type != nil && *put.Type == durable.Push {
+	if !slices.ContainsFunc(foreign(0), func(name string) bool { return f[name] != "" }) {
 		return nil
 	}
-	var named []string
-	for _, name := range ofPush {
-		if f[name] != "" {
-			named = append(named, name)
+	var left durable.Consumer
+	if put.Type == nil || put.CallbackURL == nil || *put.Type == durable.Pull {
+		if err := a.fresh(ctx); err != nil {
+			return err
+		}
+		if k := a.o.Catalogue.Consumer(put.ChannelID, put.ID); k != nil {
+			left = *k
 		}
 	}
-	if len(named) == 0 {
-		return nil
+	record, protocol := left.Policy, left.Protocol
+	if put.Type != nil {
+		left.Type = *put.Type
 	}
-	if err := a.fresh(ctx); err != nil {
-		return err
+	if put.CallbackURL != nil {
+		left.CallbackURL = *put.CallbackURL
 	}
-	k, record := a.o.Catalogue.Consumer(put.ChannelID, put.ID), ""
-	if k != nil {
-		record = k.Policy
-	}
-	if put.Type == nil && (k == nil || k.Type == durable.Push) {
-		return nil
-	}
-	for _, name := range named {
-		if name == "protocol" && k != nil && k.Protocol == f[name] || a.o.Policies.Same(record, name, f[name]) {
+	kind := a.kindOf(&left)
+	for _, name := range foreign(kind) {
+		if f[name] == "" || name == "protocol" && protocol == f[name] || a.o.Policies.Same(record, name, f[name]) {
 			continue
 		}
-		return problem.Newf(fasthttp.StatusBadRequest, "unknown_field",
-			"The field %s means nothing to a pull consumer, which the broker does not call. Neither do %s.", name,
-			strings.Join(ofPush, ", "))
+		return problem.Newf(fasthttp.StatusBadRequest, "unknown_field", "The field %s means nothing to %s. Neither do %s.",
+			name, kinds[kind], strings.Join(foreign(kind), ", "))
 	}
 	return nil
+}
+
+// kindOf returns how a consumer gets its jobs.
+func (a *API) kindOf(k *durable.Consumer) policy.Kind {
+	switch {
+	case k.Type == durable.Pull:
+		return policy.ByPull
+	case a.o.Senders == nil || k.CallbackURL == "":
+		return policy.ByHTTP
+	}
+	return cmp.Or(a.o.Senders.Kind(k.CallbackURL), policy.ByHTTP)
 }
 
 // mostExchange is the longest timeout of a push consumer. A lease of a pull consumer may be longer.
@@ -346,11 +368,25 @@ func (a *API) callback(f form) (*string, error) {
 	if raw == nil || *raw == "" {
 		return raw, nil
 	}
-	if err := checkCallback(*raw); err != nil {
+	if err := checkText(*raw); err != nil {
 		return nil, err
 	}
-	if a.o.CheckCallback != nil {
-		if err := a.o.CheckCallback(*raw); err != nil {
+	check := a.o.CheckCallback
+	if a.o.Senders != nil {
+		check = a.o.Senders.Check
+	}
+	if a.o.Senders == nil || a.o.Senders.Kind(*raw) == policy.ByHTTP || !strings.Contains(*raw, ":") {
+		if err := checkCallback(*raw); err != nil {
+			return nil, err
+		}
+	}
+	if check != nil {
+		err := check(*raw)
+		var refused *problem.Problem
+		switch {
+		case errors.As(err, &refused):
+			return nil, refused
+		case err != nil:
 			return nil, problem.Newf(fasthttp.StatusBadRequest, "callback_refused",
 				"The broker may not post to this callbackUrl: %s.", egress.Say(err))
 		}
@@ -358,28 +394,37 @@ func (a *API) callback(f form) (*string, error) {
 	return raw, nil
 }
 
-// checkCallback checks the syntax of a callback URL only. Its errors do not quote the URL,
-// which may contain a secret.
-func checkCallback(raw string) error {
-	invalid := func(detail string) error {
-		return problem.New(fasthttp.StatusBadRequest, "invalid_callback", detail)
-	}
+func invalidCallback(detail string) error {
+	return problem.New(fasthttp.StatusBadRequest, "invalid_callback", detail)
+}
+
+// checkText checks what a callback URL of any scheme must be.
+func checkText(raw string) error {
 	if len(raw) > maxCallbackBytes {
-		return invalid("The callbackUrl may have at most 2048 bytes.")
+		return invalidCallback("The callbackUrl may have at most 2048 bytes.")
 	}
 	if !visibleASCII(raw) {
-		return invalid("The callbackUrl must be percent-encoded ASCII without blanks.")
+		return invalidCallback("The callbackUrl must be percent-encoded ASCII without blanks.")
+	}
+	return nil
+}
+
+// checkCallback checks the syntax of an http or https URL only. Its errors do not quote the URL,
+// which may contain a secret.
+func checkCallback(raw string) error {
+	if err := checkText(raw); err != nil {
+		return err
 	}
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil:
-		return invalid("The callbackUrl is not a URL.")
+		return invalidCallback("The callbackUrl is not a URL.")
 	case u.Scheme != "http" && u.Scheme != "https", u.Opaque != "", u.Hostname() == "":
-		return invalid("The callbackUrl must be an absolute http or https URL.")
+		return invalidCallback("The callbackUrl must be an absolute http or https URL.")
 	case u.User != nil:
-		return invalid("The callbackUrl may not hold a user name or password.")
+		return invalidCallback("The callbackUrl may not hold a user name or password.")
 	case u.Fragment != "":
-		return invalid("The callbackUrl may not hold a fragment.")
+		return invalidCallback("The callbackUrl may not hold a fragment.")
 	}
 	return nil
 }

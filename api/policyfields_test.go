@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,17 +64,45 @@ var fieldValues = map[string]struct {
 	"resultDeadline":   {"2h", "2h", []string{"0", "9000h"}},
 	"sqsDelay":         {"15m", "15m", []string{"-1s", "901s", "1500ms", "5"}},
 	"sqsWait":          {"20s", "20s", []string{"-1s", "21s", "100ms"}},
+	"subject": {"{{payload.a.0}} {{ channel }}", "{{payload.a.0}} {{ channel }}", []string{"a\r\nBcc: x@y.z", "a\x00",
+		"{{payload", "}}", "{{nobody}}", "{{payload.}}", "{{payload.a..b}}", strings.Repeat("x", 257), "\xff"}},
+	"body": {"a\n{{payload}}", "a\n{{payload}}", []string{"a\x00", "{{", "{{ payload.a b", strings.Repeat("x", 4097),
+		strings.Repeat("{{job}}", 65)}},
+}
+
+// mailToo has senders of http, https and mailto.
+type mailToo struct{}
+
+func (mailToo) Kind(rawURL string) policy.Kind {
+	switch scheme, _, _ := strings.Cut(rawURL, ":"); scheme {
+	case "http", "https":
+		return policy.ByHTTP
+	case "mailto":
+		return policy.ByMail
+	}
+	return 0
+}
+
+func (m mailToo) Check(rawURL string) error {
+	if m.Kind(rawURL) == 0 {
+		return invalidCallback("There is no sender for it.")
+	}
+	return nil
 }
 
 // Each field of a policy is set, shown with its effective value, and given back to the installation
 // by an empty value. A value that is refused names its field and changes nothing, also not the good
 // fields beside it.
 func TestEachFieldOfAPolicyIsSetRefusedAndGivenBack(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t, func(o *Options) { o.Senders = mailToo{} })
 	w.channel()
 	w.put("/channel/c/consumer/k", "callbackUrl=http://localhost/&token=kt").is(201)
-	path := "/channel/c/consumer/k"
+	w.put("/channel/c/consumer/mail", "callbackUrl=mailto:a@example.com&token=mt").is(201)
 	for _, name := range policy.Names() {
+		path := "/channel/c/consumer/k"
+		if slices.Contains(policy.Without(policy.ByHTTP), name) {
+			path = "/channel/c/consumer/mail"
+		}
 		values, ok := fieldValues[name]
 		require.True(t, ok, "no values for %s", name)
 		member := strings.ToUpper(name[:1]) + name[1:]
@@ -100,6 +129,6 @@ func TestEachFieldOfAPolicyIsSetRefusedAndGivenBack(t *testing.T) {
 		require.Equal(t, inheritedWithout(), v["Inherited"], name)
 	}
 	require.Len(t, fieldValues, len(policy.Names()), "one of them is no field")
-	r := w.put(path, "timeout=5s&timeout=6s").problem(400, "duplicate_field")
+	r := w.put("/channel/c/consumer/k", "timeout=5s&timeout=6s").problem(400, "duplicate_field")
 	require.Contains(t, r.Body, "The form field timeout ")
 }

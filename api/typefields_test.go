@@ -21,7 +21,13 @@ func TestFieldsThatMeanNothingToAPullConsumerAreRefused(t *testing.T) {
 		"signingOverlap": "1h", "headers": "X-A: 1", "authorization": "bearer x", "identity": "minimal",
 		"async": "true", "asyncStatus": "201", "resultUrl": "http://localhost/{messageID}",
 	}
-	require.Len(t, values, len(ofPush))
+	ofMail := map[string]string{"subject": "x", "body": "y"}
+	require.Len(t, values, len(foreign(policy.ByPull))-len(ofMail))
+	for name, value := range ofMail {
+		field := name + "=" + value
+		require.Contains(t, w.put("/channel/c/consumer/pull", field).problem(400, "unknown_field").Body, name)
+		require.Contains(t, w.put("/channel/c/consumer/push", field).problem(400, "unknown_field").Body, "http or https")
+	}
 	for name, value := range values {
 		field := name + "=" + url.QueryEscape(value)
 		before := w.get("/channel/c/consumer/pull").Body
@@ -35,11 +41,33 @@ func TestFieldsThatMeanNothingToAPullConsumerAreRefused(t *testing.T) {
 	}
 	w.put("/channel/c/consumer/pull", "retryOn=all&adaptive=false").is(200) // as GET shows them
 	for _, name := range policy.Names() {
-		if _, push := values[name]; !push {
-			require.NotContains(t, ofPush, name)
+		if values[name] == "" && ofMail[name] == "" {
+			require.NotContains(t, foreign(policy.ByPull), name)
 		}
 	}
 	w.put("/channel/c/consumer/pull", "timeout=5s&backoff=1s&maxRetries=3&ttl=1h&ordered=true").is(200)
 	w.put("/channel/c/consumer/push", "type=pull").is(200)
 	w.put("/channel/c/consumer/pull", "type=push&callbackUrl=http://localhost/&retryOn=5xx").is(200)
+}
+
+func TestAConsumerOfMailsHasTheFieldsOfMailsAlone(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.Senders = mailToo{} })
+	w.channel()
+	w.put("/channel/c/consumer/k", "callbackUrl=mailto:a@example.com&subject=x&body=y&rateLimit=1/1m&retryShare=50").
+		is(201)
+	for _, field := range []string{"headers=A:1", "authorization=bearer x", "protocol=h2", "responses=store",
+		"statusUrl=http://localhost/{messageID}", "signingSecret=generate", "retryOn=5xx"} {
+		r := w.put("/channel/c/consumer/k", field).problem(400, "unknown_field")
+		require.Contains(t, r.Body, "a mailto: callbackUrl")
+		w.put("/channel/c/consumer/new", "callbackUrl=mailto:a@example.com&"+field).problem(400, "unknown_field")
+		w.put("/channel/c/consumer/k", field+"&callbackUrl=http://localhost/").is(200)
+		w.put("/channel/c/consumer/k", "callbackUrl=mailto:a@example.com").is(200)
+	}
+	w.put("/channel/c/consumer/k", "callbackUrl=http://localhost/&subject=z").problem(400, "unknown_field")
+	w.put("/channel/c/consumer/k", "callbackUrl=http://localhost/&subject=x").is(200) // as GET shows it
+	for _, other := range []string{"nats://localhost/x", "ftp://a/b", "NATS:x"} {
+		r := w.put("/channel/c/consumer/k", "callbackUrl="+other).problem(400, "invalid_callback")
+		require.Contains(t, r.Body, "no sender")
+	}
+	w.put("/channel/c/consumer/k", "callbackUrl=/x").problem(400, "invalid_callback")
 }

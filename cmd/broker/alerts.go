@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/feature/alerts"
+	"github.com/penstock-broker/penstock/internal/feature/mail"
 	"github.com/penstock-broker/penstock/internal/feature/why"
 	"github.com/penstock-broker/penstock/internal/model/consumerstate"
 	"github.com/penstock-broker/penstock/internal/model/ident"
@@ -19,21 +19,7 @@ import (
 
 // checkAlerts checks where alerts go besides the channel.
 func (c *config) checkAlerts(f *faults) {
-	if _, err := c.alertMail(); err != nil {
-		var wrong alerts.MailErrors
-		_ = errors.As(err, &wrong) // always
-		for _, w := range wrong {
-			f.add("BROKER_ALERT_"+w.Setting, "%v", w.Err)
-		}
-	}
-	if c.AlertSMTPURL == "" && f.fine("BROKER_ALERT_SMTP_URL") {
-		if c.AlertFrom != "" {
-			f.add("BROKER_ALERT_FROM", "needs BROKER_ALERT_SMTP_URL")
-		}
-		if len(c.AlertTo) > 0 {
-			f.add("BROKER_ALERT_TO", "needs BROKER_ALERT_SMTP_URL")
-		}
-	}
+	c.checkMail(f)
 	if c.AlertWebhookURL != "" {
 		callbacks, err := egress.ParsePolicy(c.Egress, c.EgressAllow)
 		if err == nil && callbacks.CheckURL(c.AlertWebhookURL) != nil { // the reason may quote a secret
@@ -54,14 +40,6 @@ func (c *config) checkAlerts(f *faults) {
 	}
 }
 
-// alertMail returns the sender of alert mails; nil: there are none.
-func (c *config) alertMail() (*alerts.Mail, error) {
-	if c.AlertSMTPURL == "" {
-		return nil, nil
-	}
-	return alerts.NewMail(c.AlertSMTPURL, c.AlertFrom, c.AlertTo, nil)
-}
-
 // makeSystemChannels makes the channels of the broker itself, unless another start has made them.
 func (b *broker) makeSystemChannels(ctx context.Context) error {
 	for _, id := range []string{ident.AlertsChannel, ident.StatusChannel, ident.AuditChannel} {
@@ -79,8 +57,9 @@ func (b *broker) newAlerts(states *consumerstate.Keeper, explainer *why.Explaine
 		Store: b.store, Catalogue: b.catalogue, NowMs: b.node.NowMs, Publish: b.plane.Forward, Link: states.AlertLink,
 		Metrics: registry, Log: b.log,
 	}
-	if m, err := b.cfg.alertMail(); err == nil && m != nil {
-		o.Mail = m
+	if server := b.cfg.mailServer(); server != nil && len(b.cfg.AlertTo) > 0 {
+		to, _ := mail.Receivers(b.cfg.AlertTo) // checked
+		o.Mail = &alerts.Mail{Server: server, To: to}
 	}
 	if b.cfg.AlertWebhookURL != "" {
 		secret, _ := policy.ParseSecret(b.cfg.AlertWebhookSecret) // checked

@@ -29,8 +29,11 @@ type mailServer struct {
 	addr string
 
 	mu    sync.Mutex
+	says  error    // to each mail; nil: it takes them
 	mails []string // text of each
 	ids   []string // Message-ID of each
+
+	refused int
 }
 
 // newMailServer returns a server on loopback with one user.
@@ -100,6 +103,10 @@ func (s *mailSession) Data(r io.Reader) error {
 	}
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
+	if s.m.says != nil {
+		s.m.refused++
+		return s.m.says
+	}
 	s.m.mails = append(s.m.mails, strings.Join(s.to, ",")+"\n"+msg.Header.Get("Subject")+"\n"+string(body))
 	s.m.ids = append(s.m.ids, msg.Header.Get("Message-ID"))
 	return nil

@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/balance"
 	"github.com/penstock-broker/penstock/hotpath/cluster"
 	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/hotpath/push"
 	"github.com/penstock-broker/penstock/internal/feature/alerts"
 	"github.com/penstock-broker/penstock/internal/feature/audit"
 	"github.com/penstock-broker/penstock/internal/feature/bulk"
@@ -27,6 +28,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/front"
 	"github.com/penstock-broker/penstock/internal/feature/history"
 	"github.com/penstock-broker/penstock/internal/feature/lockout"
+	"github.com/penstock-broker/penstock/internal/feature/mail"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/feature/redrive"
 	"github.com/penstock-broker/penstock/internal/feature/sampler"
@@ -75,6 +77,8 @@ type broker struct {
 	lockout   *lockout.Lockout // of addresses that send wrong tokens; nil: there is no limit
 	node      *cluster.Node
 	client    *egress.Client
+	senders   *push.Senders
+	mails     *mail.Sender
 	plane     *hotpath.Plane
 	balancer  *balance.Balancer
 	tracer    *tracing.Tracer // nil: nothing is traced
@@ -185,6 +189,7 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 	}
 	b.client = egress.NewClient(egress.Options{Policy: callbacks, Fetch: fetches, UserAgent: cfg.UserAgent,
 		MaxConnsPerHost: cfg.PushConcurrency})
+	b.senders, b.mails = cfg.newSenders(callbacks, b.client, b.catalogue)
 	b.openTracer()
 	b.wire(watch, callbacks, fetches)
 	err = b.listen() // named, so that a failure closes the rest

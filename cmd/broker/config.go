@@ -93,9 +93,10 @@ type config struct {
 	JournalMaxBytes  string        `env:"BROKER_JOURNAL_MAX_BYTES" envDefault:"1GiB" doc:"Most bytes in the journal of channels with ack=journal. Beyond it publishes that the store does not take in time are 503."`
 	JournalMaxAge    time.Duration `env:"BROKER_JOURNAL_MAX_AGE" envDefault:"24h" doc:"Longest wait of a message in the journal. Beyond it the journal takes no others, which are 503."`
 
-	AlertSMTPURL       string        `env:"BROKER_ALERT_SMTP_URL" secret:"true" doc:"Mail server that alerts go to besides ~alerts: smtp://user:password@host:port?tls=starttls; tls is starttls, implicit or none. Empty: no mails."`
+	AlertSMTPURL       string        `env:"BROKER_ALERT_SMTP_URL" secret:"true" doc:"Mail server of mailto: callbacks and of alerts: smtp://user:password@host:port?tls=starttls; tls is starttls, implicit or none. Empty: no mails."`
 	AlertFrom          string        `env:"BROKER_ALERT_FROM" doc:"Sender of the mails, a mail address."`
-	AlertTo            []string      `env:"BROKER_ALERT_TO" doc:"Receivers of the mails, at most 50 mail addresses."`
+	AlertTo            []string      `env:"BROKER_ALERT_TO" doc:"Receivers of mails about alerts, at most 50 mail addresses. Empty: alerts are not mailed."`
+	MailDomains        []string      `env:"BROKER_MAIL_DOMAINS" doc:"Domains that the addresses of mailto: callbacks may have, each with those below it. Empty: any."`
 	AlertWebhookURL    string        `env:"BROKER_ALERT_WEBHOOK_URL" secret:"true" doc:"URL that gets a POST with the JSON of each alert. Redirects are failures. Empty: no webhook."`
 	AlertWebhookSecret string        `env:"BROKER_ALERT_WEBHOOK_SECRET" secret:"true" doc:"Signs the requests to the alert webhook as Standard Webhooks: whsec_ and base64 of 24 to 64 bytes. Empty: not signed."`
 	AlertDLQGrowth     int           `env:"BROKER_ALERT_DLQ_GROWTH" envDefault:"100" doc:"Jobs of one consumer that become dead letters within the window below, from which there is an alert. 0: never."`

@@ -11,12 +11,14 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/feature/seedfile"
+	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/egress"
 	"github.com/penstock-broker/penstock/internal/tool/sentence"
 )
@@ -159,13 +161,19 @@ func (b *broker) applySeeds(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	senders, _ := b.cfg.newSenders(policy, nil, nil)
 	seed.Consumers = slices.DeleteFunc(seed.Consumers, func(c seedfile.Consumer) bool {
 		if c.CallbackURL == "" {
 			return false
 		}
-		err := policy.CheckURL(c.CallbackURL)
+		err := senders.Check(c.CallbackURL)
 		if err != nil { // err omits the URL, which may contain a secret
-			warnings = append(warnings, seedfile.Warning(fmt.Sprintf("consumer %s: the broker may not post to its callback URL: %s; not created", c.ID, egress.Say(err))))
+			said := egress.Say(err)
+			var refused *problem.Problem
+			if errors.As(err, &refused) {
+				said = strings.TrimSuffix(refused.Detail, ".")
+			}
+			warnings = append(warnings, seedfile.Warning(fmt.Sprintf("consumer %s: the broker may not post to its callback URL: %s; not created", c.ID, said)))
 		}
 		return err != nil
 	})

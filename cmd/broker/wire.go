@@ -84,7 +84,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 	b.registerGauges(registry, bodies)
 	b.api = api.New(api.Options{
 		Store: b.store, Catalogue: b.catalogue, Desk: desk, Auditor: &jobs.Auditor{Store: b.store, Queue: b.queue}, States: states, Rates: b.balancer, Holds: b.plane.Holds, Presence: b.presence, Why: b.explainer, Journalled: b.plane.Journalled, Data: b.plane, Trials: b.plane, Bulks: b.bulks, Lister: &jobs.Lister{Store: b.store, Queue: b.queue, NowMs: b.node.NowMs}, Overview: &jobs.Overview{Store: b.store, Queue: b.queue}, Policies: policies,
-		PublicURL: strings.TrimSuffix(b.cfg.PublicURL, "/"), AdminToken: b.cfg.AdminToken, Portray: b.portray, Prints: b.prints, OpenManagement: b.cfg.openManagement(), AllowedHosts: b.cfg.allowedHosts(), UserAgent: b.cfg.UserAgent, CheckCallback: callbacks.CheckURL,
+		PublicURL: strings.TrimSuffix(b.cfg.PublicURL, "/"), AdminToken: b.cfg.AdminToken, Portray: b.portray, Prints: b.prints, OpenManagement: b.cfg.openManagement(), AllowedHosts: b.cfg.allowedHosts(), UserAgent: b.cfg.UserAgent, CheckCallback: callbacks.CheckURL, Senders: b.senders,
 		Announce:  b.announce,
 		Responses: reader, Board: b.board, Stopping: b.plane.Stopping(), Answered: b.answered, EnsureReplies: b.responses.Ensure, FollowReplies: b.responses.Follow,
 		TokenKeys: b.cfg.tokenKeys, Principals: b.cfg.principals, HideTokens: !b.cfg.showTokens(), Lockout: b.lockout, Proxies: b.cfg.proxies, AllowDelete: b.cfg.AllowDelete, WakeRedrives: b.redrives.Wake,
@@ -142,7 +142,7 @@ func (b *broker) registerGauges(registry *prometheus.Registry, bodies *share.Bou
 	if b.tracer != nil {
 		registry.MustRegister(b.tracer.Counted())
 	}
-	registry.MustRegister(share.Collector(append(slices.Concat(b.room.Bounds(), b.responses.Bounds(), b.places.Bounds(), b.bulks.Bounds(), b.client.Bounds(), b.plane.Publisher.Bounds(), b.status.Bounds()), b.answers, b.waiters, b.streams, bodies)))
+	registry.MustRegister(share.Collector(append(slices.Concat(b.room.Bounds(), b.responses.Bounds(), b.places.Bounds(), b.bulks.Bounds(), b.client.Bounds(), b.mails.Bounds(), b.plane.Publisher.Bounds(), b.status.Bounds()), b.answers, b.waiters, b.streams, bodies)))
 	registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_fanout_pending_messages",
 			Help: "Committed messages that wait for Redis."}, func() float64 { return float64(b.plane.FanoutPending()) }),
@@ -207,7 +207,7 @@ func (b *broker) planeOptions(states *consumerstate.Keeper, agenda *reaper.Agend
 	cfg, journals := b.cfg, b.journal.options(b.cfg, b.log)
 	journals.Left = b.noticeForeign(journals.Left)
 	return hotpath.Options{
-		Store: b.recorder(), Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: push.Over(b.client), States: states, Tripped: func(consumer uint32) { states.Tripped(consumer); b.tripped(consumer) },
+		Store: b.recorder(), Queue: b.queue, Catalogue: b.catalogue, Node: b.node, Client: b.senders, States: states, Tripped: func(consumer uint32) { states.Tripped(consumer); b.tripped(consumer) },
 		Balancer: b.balancer, Board: b.board, Reader: reader, Answered: b.answered, Noted: b.newNotebook().Note,
 		Push: push.Settings{
 			Policies: policies, Lease: cfg.DeliveryTimeout + leaseMargin(cfg), Margin: leaseMargin(cfg),

@@ -133,8 +133,7 @@ func (v *delivery) attempt(ctx context.Context) {
 	if res.Response == nil {
 		v.dropKept()
 	}
-	verdict := p.Judge(policy.Answer{Status: res.Status, Complete: res.Err == nil, RetryAfter: res.RetryAfter},
-		v.counted(p))
+	verdict := p.Judge(answerOf(&res), v.counted(p))
 	switch {
 	case res.Local:
 		v.giveBack()
@@ -180,7 +179,7 @@ func (v *delivery) sent(ctx context.Context, p *policy.Policy, begun time.Time) 
 	}
 	failpoint.At(failpoint.BeforePost)
 	if err := guard.Do("delivery", func() error {
-		res = v.exchange(ctx, p, begun.Add(p.Timeout))
+		res = v.through(ctx, p, begun.Add(p.Timeout))
 		return nil
 	}); err != nil {
 		// This counts as a failed attempt, so that a job that always fails here ends as dead.
@@ -256,14 +255,20 @@ func (d *Dispatcher) isStopped() bool {
 	}
 }
 
-// post sends the request: the payload unchanged, the headers of the broker, and the producer's
-// metadata except the names reserved for the broker. The exchange ends by the deadline, even if the
-// process is paused before the request begins.
-func (v *delivery) post(ctx context.Context, deadline time.Time) egress.Result {
+// through makes the attempt through the sender of the consumer's callback URL. It ends by the deadline,
+// even if the process is paused before it begins.
+func (v *delivery) through(ctx context.Context, p *policy.Policy, deadline time.Time) egress.Result {
 	target, err := v.target()
 	if err != nil {
 		return egress.Result{Err: err}
 	}
+	return target.Send(ctx, Attempt{Message: v.msg, Consumer: v.consumer, Policy: p, No: v.lease.Attempt, delivery: v},
+		deadline)
+}
+
+// post sends the request: the payload unchanged, the headers of the broker, and the producer's
+// metadata except the names reserved for the broker.
+func (v *delivery) post(ctx context.Context, target *posting, deadline time.Time) egress.Result {
 	req := fasthttp.AcquireRequest()
 	defer fasthttp.ReleaseRequest(req)
 	p := v.fill(req)
@@ -271,9 +276,9 @@ func (v *delivery) post(ctx context.Context, deadline time.Time) egress.Result {
 		return v.postWithToken(ctx, target, req, client, deadline)
 	}
 	if err := v.inTime(ctx, deadline, false); err != nil {
-		return egress.Result{Err: err, RetryAfter: -1, Local: true}
+		return Unsent(err)
 	}
-	return v.send(target, req, p, deadline)
+	return v.request(target, req, p, deadline)
 }
 
 // fill sets headers and body of the request, and returns the policy that it goes by. An access token is

@@ -24,7 +24,7 @@ type slowStart struct {
 
 func (s *slowStart) Target(egress.Rule, string, string) (Target, error) {
 	time.Sleep(s.takes)
-	return s, nil
+	return Posting(s), nil
 }
 
 func (s *slowStart) Post(_ *fasthttp.Request, timeout time.Duration) egress.Result {
@@ -39,7 +39,7 @@ func TestAPostThatBeginsLateHasOnlyTheRestOfItsTime(t *testing.T) {
 	d := &Dispatcher{client: s, catalogue: catalogue.New(nil, slog.New(slog.DiscardHandler)),
 		settings: Settings{Policies: policy.NewBook(policy.Policy{Timeout: time.Minute}), TokenHeader: "T"}}
 	v := &delivery{d: d, lane: &lane{}, consumer: &durable.Consumer{}, msg: &durable.Message{}}
-	require.Equal(t, 204, v.post(t.Context(), time.Now().Add(20*time.Millisecond)).Status)
+	require.Equal(t, 204, v.through(t.Context(), d.policy(v.consumer), time.Now().Add(20*time.Millisecond)).Status)
 	require.Negative(t, s.given)
 }
 
@@ -61,7 +61,7 @@ func TestARequestThatIsCountedTooLateIsNotSent(t *testing.T) {
 				RateLimit: policy.Rate{N: 1, Per: time.Hour}}), TokenHeader: "T"}}
 		v := &delivery{d: d, lane: &lane{}, consumer: &durable.Consumer{}, msg: &durable.Message{},
 			at: time.Now().Add(-time.Hour)}
-		res := v.post(t.Context(), time.Now().Add(left))
+		res := v.through(t.Context(), d.policy(v.consumer), time.Now().Add(left))
 		if sent {
 			require.Equal(t, 204, res.Status)
 			continue

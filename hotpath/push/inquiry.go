@@ -27,24 +27,24 @@ const maxInquiry = 64 << 10
 // the attempt before, and its policy has a status URL, the broker asks that URL first: 2xx ends
 // the job as delivered, 404 sends the request again, and everything else fails the attempt, so
 // the broker asks again after the backoff.
-func (v *delivery) exchange(ctx context.Context, p *policy.Policy, deadline time.Time) egress.Result {
+func (v *delivery) exchange(ctx context.Context, t *posting, p *policy.Policy, deadline time.Time) egress.Result {
 	if p.StatusURL == "" || v.lease.Attempt == 1 && v.lease.Flags == 0 {
-		return v.post(ctx, deadline)
+		return v.post(ctx, t, deadline)
 	}
 	begun := time.Now()
 	within, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	ambiguous, err := v.ambiguous(within)
 	if err != nil {
-		return egress.Result{Err: err, RetryAfter: -1, Local: true}
+		return Unsent(err)
 	}
 	if !ambiguous {
-		return v.post(ctx, deadline)
+		return v.post(ctx, t, deadline)
 	}
 	status, err := v.inquire(within, p, deadline)
 	switch {
 	case errors.Is(err, errOtherFetches):
-		return egress.Result{Err: err, RetryAfter: -1, Local: true}
+		return Unsent(err)
 	case err != nil && v.d.life.Err() != nil:
 		return egress.Result{Err: egress.ErrClosed, RetryAfter: -1}
 	case err != nil:
@@ -54,7 +54,7 @@ func (v *delivery) exchange(ctx context.Context, p *policy.Policy, deadline time
 		return egress.Result{Status: status, RetryAfter: -1, Took: time.Since(begun)}
 	case status == http.StatusNotFound:
 		v.note = "the status URL answered 404: the message was sent again"
-		return v.post(ctx, deadline)
+		return v.post(ctx, t, deadline)
 	}
 	return egress.Result{Err: fmt.Errorf("the status URL answered %d; it is asked again", status), RetryAfter: -1,
 		Sent: true, Took: time.Since(begun)}

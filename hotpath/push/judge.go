@@ -53,6 +53,9 @@ func (v *delivery) outcome(res egress.Result, verdict policy.Verdict) outcome.Re
 		if verdict.Meaning == policy.Rejected {
 			out.Reason, out.Cause = durable.Rejected, out.Error
 			out.Error = "the consumer's policy does not retry this answer: " + out.Error
+			if res.Reply == egress.Refused {
+				out.Error = "the answer says that no repetition helps: " + out.Cause
+			}
 		} else {
 			out.Reason, out.Cause = durable.AttemptsExhausted, out.Error
 			out.Error = fmt.Sprintf("attempt %d of %d failed: %s", v.counted(p), p.MaxAttempts(), out.Error)
@@ -71,6 +74,12 @@ func (v *delivery) outcome(res egress.Result, verdict policy.Verdict) outcome.Re
 	}
 	r.Outcome = out
 	return r
+}
+
+// answerOf is the end of an attempt as a policy judges it.
+func answerOf(res *egress.Result) policy.Answer {
+	return policy.Answer{Status: res.Status, Complete: res.Err == nil, RetryAfter: res.RetryAfter,
+		Deferred: res.Reply == egress.Deferred, Refused: res.Reply == egress.Refused}
 }
 
 // counted is the number of the attempt among those that count against the retries.
@@ -115,8 +124,11 @@ func phaseOf(res egress.Result) durable.Phase {
 }
 
 func describeFailure(res egress.Result) string {
-	if res.Err != nil {
-		text := egress.Say(res.Err)
+	if res.Err != nil || res.Words != "" {
+		text := res.Words
+		if res.Err != nil {
+			text = egress.Say(res.Err)
+		}
 		if len(text) > 512 {
 			text = text[:512]
 		}

@@ -48,7 +48,7 @@ type lossRig struct {
 	over         chan struct{}                 // closed when its Run has returned
 }
 
-func (r *lossRig) Target(egress.Rule, string, string) (Target, error) { return r, nil }
+func (r *lossRig) Target(egress.Rule, string, string) (Target, error) { return Posting(r), nil }
 
 func (r *lossRig) Post(req *fasthttp.Request, _ time.Duration) egress.Result {
 	r.mu.Lock()

@@ -17,7 +17,9 @@ import (
 // panicTarget cannot be posted to.
 type panicTarget struct{}
 
-func (panicTarget) Target(egress.Rule, string, string) (Target, error) { return panicTarget{}, nil }
+func (panicTarget) Target(egress.Rule, string, string) (Target, error) {
+	return Posting(panicTarget{}), nil
+}
 
 func (panicTarget) Post(*fasthttp.Request, time.Duration) egress.Result { panic("boom") }
 

@@ -14,11 +14,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/tool/egress"
 )
 
-// A Keeper is a Target that can keep a part of the answer.
-type Keeper interface {
-	PostKeeping(req *fasthttp.Request, timeout time.Duration, keep *egress.Keep) egress.Result
-}
-
 var errResponseRoom = errors.New("too many responses wait for the store")
 
 // responds reports whether the consumer's answers are kept. Those to messages of the broker's own
@@ -31,22 +26,21 @@ func (v *delivery) responds(p *policy.Policy) bool {
 	return ch != nil && !ident.Reserved(ch.ID)
 }
 
-// send makes the request, and keeps the response where the consumer has responses on.
-func (v *delivery) send(target Target, req *fasthttp.Request, p *policy.Policy, deadline time.Time) egress.Result {
-	keeper, ok := target.(Keeper)
-	if !ok || !v.responds(p) {
-		return target.Post(req, time.Until(deadline))
+// request makes the request, and keeps the response where the consumer has responses on.
+func (v *delivery) request(t *posting, req *fasthttp.Request, p *policy.Policy, deadline time.Time) egress.Result {
+	if t.keeper == nil || !v.responds(p) {
+		return t.Post(req, time.Until(deadline))
 	}
 	// A part of the room is taken before the request is sent. An answer that came is kept, and never
 	// fails the attempt for lack of room.
 	if v.kept == nil {
 		if v.kept = v.d.settings.Room.Begin(v.consumer, v.lane.responses.Load(), p.ResponseMaxBytes); v.kept == nil {
-			return egress.Result{Err: errResponseRoom, RetryAfter: -1, Local: true}
+			return Unsent(errResponseRoom)
 		}
 	}
 	keep := &egress.Keep{Bytes: p.ResponseMaxBytes, Headers: p.ResponseHeaders.Keeps}
 	v.kept.For(keep, deadline)
-	res := keeper.PostKeeping(req, time.Until(deadline), keep)
+	res := t.keeper.PostKeeping(req, time.Until(deadline), keep)
 	if keep.Cut() {
 		v.d.log.Info("a response was cut off: the responses of its consumer take more memory than its part",
 			v.about("bytes", len(res.Response.Body))...)

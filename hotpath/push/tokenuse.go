@@ -124,7 +124,7 @@ func (v *delivery) withToken(client policy.OAuth2, deadline time.Time, send func
 
 // postWithToken sends the request with an access token. A consumer that answers 401 gets the
 // request once more with a new token, within the same attempt.
-func (v *delivery) postWithToken(ctx context.Context, target Target, req *fasthttp.Request, client policy.OAuth2,
+func (v *delivery) postWithToken(ctx context.Context, target *posting, req *fasthttp.Request, client policy.OAuth2,
 	deadline time.Time) (res egress.Result) {
 	begun := time.Now()
 	err := v.withToken(client, deadline, func(authorization string, again bool) int {
@@ -133,7 +133,7 @@ func (v *delivery) postWithToken(ctx context.Context, target Target, req *fastht
 			res = egress.Result{Err: err, RetryAfter: -1, Local: true}
 			return 0
 		}
-		res = v.send(target, req, v.d.policy(v.consumer), deadline)
+		res = v.request(target, req, v.d.policy(v.consumer), deadline)
 		if res.Err != nil {
 			return 0
 		}

@@ -30,11 +30,11 @@ func (v *delivery) endSpan(begun time.Time, res *egress.Result, delivered bool) 
 	if v.span == nil {
 		return
 	}
-	if u, err := url.Parse(v.consumer.CallbackURL); err == nil {
+	if u, err := url.Parse(v.consumer.CallbackURL); err == nil && u.Host != "" { // a request
 		port, _ := strconv.Atoi(u.Port())
 		v.span.At(u.Hostname(), port)
+		v.span.Answered(fasthttp.MethodPost, res.Status)
 	}
-	v.span.Answered(fasthttp.MethodPost, res.Status)
 	if !delivered {
 		v.span.Fail(kindOf(res), describeFailure(*res))
 	}

@@ -72,10 +72,14 @@ func (d *Dispatcher) try(k *durable.Consumer, id ident.ID) Trial {
 	now := time.Now()
 	v := &delivery{d: d, lane: &lane{no: k.No}, consumer: k, at: now, msg: d.testMessage(k, id, now),
 		lease: redisq.Lease{ID: id, Attempt: 1}}
-	res := v.postTest(p, now.Add(p.Timeout))
+	target, err := v.target()
+	res := egress.Result{Err: err, RetryAfter: -1}
+	if err == nil {
+		res = target.Send(d.life, Attempt{Message: v.msg, Consumer: k, Policy: p, No: 1, Test: true, delivery: v},
+			now.Add(p.Timeout))
+	}
 	t := Trial{Status: res.Status, Took: time.Since(now), Body: res.Answer}
-	if verdict := p.Judge(policy.Answer{Status: res.Status, Complete: res.Err == nil, RetryAfter: res.RetryAfter},
-		1); verdict.Meaning != policy.Delivered {
+	if p.Judge(answerOf(&res), 1).Meaning != policy.Delivered {
 		t.Error = describeFailure(res)
 	}
 	return t
@@ -98,11 +102,7 @@ func (d *Dispatcher) testMessage(k *durable.Consumer, id ident.ID, at time.Time)
 
 // postTest is post of a test message: it takes no part of a rate, and keeps no response. The lane is one of
 // its own, so that a refused access token counts for no other delivery.
-func (v *delivery) postTest(p *policy.Policy, deadline time.Time) (res egress.Result) {
-	target, err := v.target()
-	if err != nil {
-		return egress.Result{Err: err, RetryAfter: -1}
-	}
+func (v *delivery) postTest(target *posting, p *policy.Policy, deadline time.Time) (res egress.Result) {
 	req := fasthttp.AcquireRequest()
 	defer fasthttp.ReleaseRequest(req)
 	v.fill(req)
@@ -111,7 +111,7 @@ func (v *delivery) postTest(p *policy.Policy, deadline time.Time) (res egress.Re
 	if !ok {
 		return target.Post(req, time.Until(deadline))
 	}
-	err = v.withToken(client, deadline, func(authorization string, _ bool) int {
+	err := v.withToken(client, deadline, func(authorization string, _ bool) int {
 		req.Header.Set("Authorization", authorization)
 		if res = target.Post(req, time.Until(deadline)); res.Err != nil {
 			return 0

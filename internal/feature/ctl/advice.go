@@ -58,9 +58,9 @@ var advices = []advice{
 			"payloads"},
 	{"WARNING", "docs/notices.md",
 		func(s settings) bool {
-			return s.remote() && !s["BROKER_ALERT_SMTP_URL"].Set && !s["BROKER_ALERT_WEBHOOK_URL"].Set
+			return s.remote() && !s["BROKER_ALERT_TO"].Set && !s["BROKER_ALERT_WEBHOOK_URL"].Set
 		},
-		"neither BROKER_ALERT_SMTP_URL nor BROKER_ALERT_WEBHOOK_URL is set: of consumers in trouble only those hear who " +
+		"neither BROKER_ALERT_TO nor BROKER_ALERT_WEBHOOK_URL is set: of consumers in trouble only those hear who " +
 			"read the channel ~alerts"},
 	{"WARNING", "docs/configuration.md",
 		func(s settings) bool {

@@ -119,6 +119,7 @@ type Policy struct {
 	AsyncStatus   string `json:"AsyncStatus"`   // of answers that accept: "202"
 	Authorization string `json:"Authorization"` // its kind; the rest is masked
 	Backoff       string `json:"Backoff"`       // waits before the retries: "5s,30s,1m", or "constant:30s"
+	Body          string `json:"Body"`          // of mails, with places {{...}}
 	Concurrency   string `json:"Concurrency"`   // most attempts in flight, or "none"
 	// "keep", "redrive", "forward:CHANNEL" or "expire:DURATION"
 	Dlq              string `json:"Dlq"`
@@ -146,6 +147,7 @@ type Policy struct {
 	SqsDelay              string `json:"SqsDelay"`              // of messages of SQS clients: "5s"
 	SqsWait               string `json:"SqsWait"`               // of receives of SQS clients: "20s"
 	StatusUrl             string `json:"StatusUrl"`             // with {messageID}; "": none
+	Subject               string `json:"Subject"`               // of mails, with places {{...}}
 	Timeout               string `json:"Timeout"`               // of one push attempt, as a Go duration: "30s"
 	TombstoneAfter        string `json:"TombstoneAfter"`        // "0": never
 	TombstoneWindow       string `json:"TombstoneWindow"`       // a Go duration
@@ -211,7 +213,7 @@ type GroupForm struct {
 type ConsumerForm struct {
 	Name  *string `form:"name"`  // as of a ProducerForm
 	Token *string `form:"token"` // as of a ProducerForm
-	// absolute http or https URL; empty: none, which only a pull consumer may have
+	// absolute http or https URL, or mailto:ADDRESSES; empty: none, which only a pull consumer may have
 	CallbackURL *string `form:"callbackUrl"`
 	Type        *string `form:"type"`     // "push" or "pull"; empty: push
 	Protocol    *string `form:"protocol"` // "h2", or "auto": on https; empty: HTTP/1.1
@@ -251,6 +253,8 @@ type ConsumerForm struct {
 	ResultDeadline        *string `form:"resultDeadline"`
 	SqsDelay              *string `form:"sqsDelay"`
 	SqsWait               *string `form:"sqsWait"`
+	Subject               *string `form:"subject"`
+	Body                  *string `form:"body"`
 }
 
 // A LoginForm is the form that begins a session of the dashboard.

@@ -18,6 +18,7 @@ import (
 //	another status that RetryOn names    retried
 //	another status                       dead at once
 //
+// An answer that is Deferred is retried, and one that is Refused is dead at once, whatever its status.
 // A redirect is an answer like any other: it is never followed. A retry that is over
 // the attempts of the policy is a dead letter. No complete answer, 408, 425, 429 and 5xx strain
 // the consumer: they slow an adaptive one down.
@@ -27,6 +28,8 @@ type Answer struct {
 	Status     int           // HTTP status; 0: none came
 	Complete   bool          // the whole exchange succeeded
 	RetryAfter time.Duration // asked for by the consumer; 0 or below: it was not
+	// Deferred and Refused are of answers whose status is not one of HTTP: a repetition may help, or none does.
+	Deferred, Refused bool
 }
 
 // A Meaning is what becomes of the job.
@@ -55,12 +58,23 @@ func (p *Policy) Judge(a Answer, attempt int) Verdict {
 	if a.Complete && a.RetryAfter > 0 && (a.Status == 429 || a.Status == 503) {
 		v.Hold = min(a.RetryAfter, max(p.MaxDelay, time.Second))
 	}
-	v.Strains = !a.Complete || a.Status == 408 || a.Status == 425 || a.Status == 429 || a.Status/100 == 5
+	v.Strains = a.Deferred || !a.Complete || !a.Refused && a.strains()
 	return v
+}
+
+// strains reports whether the status says that the consumer is overloaded or broken.
+func (a *Answer) strains() bool {
+	return a.Status == 408 || a.Status == 425 || a.Status == 429 || a.Status/100 == 5
 }
 
 func (p *Policy) judge(a Answer, attempt int) Verdict {
 	switch {
+	case a.Deferred && attempt < p.MaxAttempts():
+		return Verdict{Meaning: Retry, Delay: p.Delay(attempt)}
+	case a.Deferred:
+		return Verdict{Meaning: Exhausted}
+	case a.Refused:
+		return Verdict{Meaning: Rejected}
 	case a.Complete && a.Status/100 == 2:
 		return Verdict{Meaning: Delivered}
 	case a.Complete && a.Status == 410:

@@ -17,7 +17,7 @@ type field[P any] struct {
 	parse  func(p *P, text string) error
 	format func(p *P) string // text that parse reads
 	masked func(p *P) string // what is shown of a secret; nil: format
-	push   bool              // means nothing to a pull consumer, which the broker does not call
+	kinds  Kind              // to which it means something; 0: all
 }
 
 // fields is every setting that a consumer may have, in the order in which they are shown.
@@ -30,7 +30,7 @@ var fields = table[Policy]{
 		maxMaxRetries),
 	value("backoff", "up to 16 durations, `5s,30s,60s`: the waits before the retries; after the list the last one doubles each time. `constant:30s` is a fixed wait. Of a pull consumer: before a job that a worker gave back as failed, without a delay",
 		parseBackoff, func(p *Policy) *Backoff { return &p.Backoff }),
-	ofPush(value("retryOn", "`all`, or a list of codes and classes, `5xx,404`: another answer makes the job a dead letter at once",
+	ofHTTP(value("retryOn", "`all`, or a list of codes and classes, `5xx,404`: another answer makes the job a dead letter at once",
 		parseRetryOn, func(p *Policy) *RetryOn { return &p.RetryOn })),
 	duration("ttl", "a duration from `100ms` to `8760h`, or `0`: a job older than this is a dead letter, whatever its attempts",
 		0, maxWait, func(p *Policy) *time.Duration { return &p.TTL }),
@@ -54,47 +54,60 @@ var fields = table[Policy]{
 		func(p *Policy) *int { return &p.TombstoneAfter })),
 	ofPush(duration("tombstoneWindow", "a duration from `1s` to `720h`: the sliding window of `tombstoneAfter`", time.Second, 720*time.Hour,
 		func(p *Policy) *time.Duration { return &p.TombstoneWindow })),
-	ofPush(value("statusUrl", "a URL with `{messageID}`: the broker asks it before it repeats an attempt that the consumer may have processed",
+	ofHTTP(value("statusUrl", "a URL with `{messageID}`: the broker asks it before it repeats an attempt that the consumer may have processed",
 		parseStatusURL, func(p *Policy) *StatusURL { return &p.StatusURL })),
-	ofPush(secret("signingSecret", "`whsec_` and base64 of 24 to 64 bytes, or `generate`: signs deliveries as Standard Webhooks. Shown once",
+	ofHTTP(secret("signingSecret", "`whsec_` and base64 of 24 to 64 bytes, or `generate`: signs deliveries as Standard Webhooks. Shown once",
 		parseSecret, func(p *Policy) *Secret { return &p.SigningSecret })),
-	ofPush(secret("signingSecretPrevious", "the secret before; it signs too until `signingOverlap` has passed. Set by a change of `signingSecret`",
+	ofHTTP(secret("signingSecretPrevious", "the secret before; it signs too until `signingOverlap` has passed. Set by a change of `signingSecret`",
 		parsePrevious, func(p *Policy) *Secret { return &p.SigningSecretPrevious })),
-	ofPush(duration("signingOverlap", "a duration from `0` to `720h`: how long a replaced secret still signs", 0, 720*time.Hour,
+	ofHTTP(duration("signingOverlap", "a duration from `0` to `720h`: how long a replaced secret still signs", 0, 720*time.Hour,
 		func(p *Policy) *time.Duration { return &p.SigningOverlap })),
-	ofPush(value("headers", "up to 20 lines `Name: value`: sent with each attempt. Secrets belong into `authorization`",
+	ofHTTP(value("headers", "up to 20 lines `Name: value`: sent with each attempt. Secrets belong into `authorization`",
 		parseHeaders, func(p *Policy) *Headers { return &p.Headers })),
-	ofPush(secret("authorization", "`basic user:password`, `bearer TOKEN`, `oauth2 TOKEN_URL CLIENT_ID CLIENT_SECRET [SCOPE...]`, or any other scheme and its credentials, sent as they are: `Splunk TOKEN`. The case of a scheme does not matter. The credentials of each attempt, never shown",
+	ofHTTP(secret("authorization", "`basic user:password`, `bearer TOKEN`, `oauth2 TOKEN_URL CLIENT_ID CLIENT_SECRET [SCOPE...]`, or any other scheme and its credentials, sent as they are: `Splunk TOKEN`. The case of a scheme does not matter. The credentials of each attempt, never shown",
 		parseAuthorization, func(p *Policy) *Authorization { return &p.Authorization })),
-	ofPush(value("identity", "`full`, or `minimal`: what a delivery tells the consumer beside the payload and its metadata. `minimal` leaves out the token of the consumer, each `X-Broker-*` header and `X-Request-ID`; `webhook-id` and `webhook-timestamp` are then always there",
+	ofHTTP(value("identity", "`full`, or `minimal`: what a delivery tells the consumer beside the payload and its metadata. `minimal` leaves out the token of the consumer, each `X-Broker-*` header and `X-Request-ID`; `webhook-id` and `webhook-timestamp` are then always there",
 		parseDisclosure, func(p *Policy) *Disclosure { return &p.Identity })),
 	value("dlq", "`keep`, `redrive` after recovery, `forward:CHANNEL`, or `expire:DURATION`: what becomes of dead letters",
 		parseDLQ, func(p *Policy) *DLQ { return &p.DLQ }),
-	value("responses", "`off`, `store`, or `callback`: what becomes of 2xx answers: only their status counts, they are kept for the producer of the message, or they are also delivered to it",
-		parseResponses, func(p *Policy) *Responses { return &p.Responses }),
-	number("responseMaxBytes", "1 to 1048576: the bytes of a response that are kept; more are cut off and marked", 1, MaxResponse,
-		func(p *Policy) *int { return &p.ResponseMaxBytes }),
-	value("responseHeaders", "up to 32 names or prefixes, `content-type,x-*`: the headers of a response that are kept, besides those that say how its body is to be read; never cookies or credentials",
-		parseHeaderNames, func(p *Policy) *HeaderNames { return &p.ResponseHeaders }),
-	duration("responseTTL", "a duration from `100ms` to `8760h`: the age at which a response is dropped; `0`: with its message",
-		0, maxWait, func(p *Policy) *time.Duration { return &p.ResponseTTL }),
-	ofPush(boolean("async", "`true` or `false`: an answer with `asyncStatus` means *accepted*, and the result comes later",
+	ofAnswers(value("responses", "`off`, `store`, or `callback`: what becomes of 2xx answers: only their status counts, they are kept for the producer of the message, or they are also delivered to it",
+		parseResponses, func(p *Policy) *Responses { return &p.Responses })),
+	ofAnswers(number("responseMaxBytes", "1 to 1048576: the bytes of a response that are kept; more are cut off and marked", 1, MaxResponse,
+		func(p *Policy) *int { return &p.ResponseMaxBytes })),
+	ofAnswers(value("responseHeaders", "up to 32 names or prefixes, `content-type,x-*`: the headers of a response that are kept, besides those that say how its body is to be read; never cookies or credentials",
+		parseHeaderNames, func(p *Policy) *HeaderNames { return &p.ResponseHeaders })),
+	ofAnswers(duration("responseTTL", "a duration from `100ms` to `8760h`: the age at which a response is dropped; `0`: with its message",
+		0, maxWait, func(p *Policy) *time.Duration { return &p.ResponseTTL })),
+	ofHTTP(boolean("async", "`true` or `false`: an answer with `asyncStatus` means *accepted*, and the result comes later",
 		func(p *Policy) *bool { return &p.Async })),
-	ofPush(value("asyncStatus", "up to 8 statuses from 200 to 299, `202`: the answers that mean *accepted*",
+	ofHTTP(value("asyncStatus", "up to 8 statuses from 200 to 299, `202`: the answers that mean *accepted*",
 		parseStatuses, func(p *Policy) *Statuses { return &p.AsyncStatus })),
-	ofPush(value("resultUrl", "a URL with `{messageID}`: where the result is polled if the answer had no `Location`",
+	ofHTTP(value("resultUrl", "a URL with `{messageID}`: where the result is polled if the answer had no `Location`",
 		parseStatusURL, func(p *Policy) *StatusURL { return &p.ResultURL })),
-	duration("resultDeadline", "a duration from `1s` to `8760h`: how long after its acceptance a result is waited for", time.Second, maxWait,
-		func(p *Policy) *time.Duration { return &p.ResultDeadline }),
+	ofAnswers(duration("resultDeadline", "a duration from `1s` to `8760h`: how long after its acceptance a result is waited for", time.Second, maxWait,
+		func(p *Policy) *time.Duration { return &p.ResultDeadline })),
 	seconds("sqsDelay", "whole seconds from `0` to `15m`: of a [queue of SQS clients](sqs.md), `DelaySeconds` of messages that are sent without one",
 		15*time.Minute, func(p *Policy) *time.Duration { return &p.SQSDelay }),
 	seconds("sqsWait", "whole seconds from `0` to `20s`: of a queue of SQS clients, `WaitTimeSeconds` of receives without one",
 		20*time.Second, func(p *Policy) *time.Duration { return &p.SQSWait }),
+	of(ByMail, value("subject", "up to 256 bytes with [places](mail.md#templates) like `{{payload.order.id}}`: the subject of the mails to a `mailto:` callback",
+		parseSubject, func(p *Policy) *Template { return &p.Subject })),
+	of(ByMail, value("body", "up to 4096 bytes with places: the text of the mails to a `mailto:` callback. By default `{{payload}}`",
+		parseText, func(p *Policy) *Template { return &p.Body })),
 }
 
-// ofPush is a field that does not apply to a pull consumer.
-func ofPush[P any](f field[P]) field[P] {
-	f.push = true
+// ofPush is a field that does not apply to a pull consumer, which the broker does not call.
+func ofPush[P any](f field[P]) field[P] { return of(ByHTTP|ByMail, f) }
+
+// ofHTTP is a field of requests and their answers.
+func ofHTTP[P any](f field[P]) field[P] { return of(ByHTTP, f) }
+
+// ofAnswers is a field of what consumers answer with.
+func ofAnswers[P any](f field[P]) field[P] { return of(ByPull|ByHTTP, f) }
+
+// of is a field that applies to some kinds of consumers.
+func of[P any](kinds Kind, f field[P]) field[P] {
+	f.kinds = kinds
 	return f
 }
 

@@ -9,6 +9,7 @@
 package policy
 
 import (
+	"cmp"
 	"strconv"
 	"sync"
 	"time"
@@ -58,6 +59,8 @@ type Policy struct {
 
 	SQSDelay time.Duration // of messages that SQS clients send without one
 	SQSWait  time.Duration // of receives of SQS clients without one
+
+	Subject, Body Template // of mails
 
 	// Lease is the length of a lease of a pull consumer: its own Timeout, or else that of the
 	// installation; 0: neither is set.
@@ -129,6 +132,7 @@ func NewBook(defaults Policy) *Book {
 	if defaults.ResultDeadline == 0 {
 		defaults.ResultDeadline = 24 * time.Hour
 	}
+	defaults.Subject, defaults.Body = cmp.Or(defaults.Subject, defaultSubject), cmp.Or(defaults.Body, defaultBody)
 	return &Book{defaults: defaults, resolved: map[string]*Policy{}}
 }
 

@@ -14,7 +14,8 @@ import (
 var installed = Policy{Timeout: 30 * time.Second, MaxRetries: 5, Backoff: Waits(5*time.Second, 30*time.Second,
 	time.Minute), MaxDelay: time.Hour,
 	RetryShare: 25, TombstoneWindow: 24 * time.Hour, SigningOverlap: 24 * time.Hour,
-	ResponseMaxBytes: 65536, ResponseHeaders: "content-type,x-*", AsyncStatus: "202", ResultDeadline: 24 * time.Hour}
+	ResponseMaxBytes: 65536, ResponseHeaders: "content-type,x-*", AsyncStatus: "202", ResultDeadline: 24 * time.Hour,
+	Subject: defaultSubject, Body: defaultBody}
 
 // merge is Merge over the defaults of the tests, at a fixed time.
 func merge(record string, form map[string]string) (string, error) {

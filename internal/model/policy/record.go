@@ -15,10 +15,10 @@ func Names() []string { return fields.names() }
 // Table returns name and meaning of each field of a consumer, for the documentation.
 func Table() [][2]string { return fields.about() }
 
-// OfPushAlone returns the names of the fields that mean nothing to a pull consumer.
-func OfPushAlone() (names []string) {
+// Without returns the names of the fields that mean nothing to consumers of a kind.
+func Without(kind Kind) (names []string) {
 	for _, f := range fields {
-		if f.push {
+		if f.kinds != 0 && f.kinds&kind == 0 {
 			names = append(names, f.name)
 		}
 	}

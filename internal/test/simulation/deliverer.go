@@ -24,15 +24,15 @@ type deliverer struct{ l *life }
 func (d deliverer) Target(_ egress.Rule, rawURL, _ string) (push.Target, error) {
 	if rawURL == senderURL {
 		consumers := d.l.w.store.changes(0).Consumers
-		return target{d.l, consumers[slices.IndexFunc(consumers, func(k durable.Consumer) bool {
+		return push.Posting(target{d.l, consumers[slices.IndexFunc(consumers, func(k durable.Consumer) bool {
 			return k.CallbackURL == senderURL
-		})].No}, nil
+		})].No}), nil
 	}
 	no, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(rawURL, "http://k"), ".example/"))
 	if err != nil {
 		return nil, fmt.Errorf("simulation: callback %q: %w", rawURL, err)
 	}
-	return target{d.l, uint32(no)}, nil
+	return push.Posting(target{d.l, uint32(no)}), nil
 }
 
 type target struct {

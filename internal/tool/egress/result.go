@@ -49,11 +49,25 @@ type Result struct {
 	// Local says that nothing was sent for a reason in the broker: no free
 	// connection, descriptor or port, or the client is closed. Not an attempt.
 	Local bool
+	// Reply is not ByStatus where the status is not one of HTTP. Words are then the answer, in place of
+	// "status N".
+	Reply Reply
+	Words string
 	// Response is the answer of PostKeeping with a status of 2xx; nil: there is none.
 	Response *Response
 	// Sent says that bytes of the request may have reached the consumer.
 	Sent bool
 }
+
+// A Reply is what an answer of another protocol than HTTP means for the attempt.
+type Reply uint8
+
+// The replies.
+const (
+	ByStatus Reply = iota // as the status says in HTTP
+	Deferred              // a repetition may help
+	Refused               // no repetition helps
+)
 
 // A Response is what was kept of an answer, as it came: no content coding is undone.
 type Response struct {

@@ -1,4 +1,4 @@
-package alerts
+package mail
 
 import (
 	"context"
@@ -6,8 +6,6 @@ import (
 	"io"
 	"mime/quotedprintable"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"net/mail"
 	"strings"
 	"sync/atomic"
@@ -16,47 +14,40 @@ import (
 
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/model/apitype"
-	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/test/certs"
-	"github.com/penstock-broker/penstock/internal/tool/egress"
 )
 
 func TestWhatAMailServerMayBe(t *testing.T) {
-	to := []string{"a@example.com"}
 	for _, url := range []string{"smtp://mail.example", "smtp://mail.example:2525?tls=starttls",
 		"smtp://u:p%40ss@mail.example?tls=implicit", "smtp://mail.example?tls=none", "smtp://u:p@127.0.0.1:25?tls=none",
 		"smtp://u:p@[::1]?tls=none"} {
-		_, err := NewMail(url, "Penstock <a@example.com>", append(to, " B <b@example.com>"), nil)
-		require.NoError(t, err, url)
+		_, wrong := NewServer(url, "Penstock <a@example.com>", nil)
+		require.Empty(t, wrong, url)
 	}
-	for _, tc := range []struct{ url, from, to, setting string }{
-		{"", "a@b.c", "a@b.c", "SMTP_URL"},
-		{"http://mail", "a@b.c", "a@b.c", "SMTP_URL"},
-		{"smtp:///", "a@b.c", "a@b.c", "SMTP_URL"},
-		{"smtp://mail/box", "a@b.c", "a@b.c", "SMTP_URL"},
-		{"smtp://user@mail", "a@b.c", "a@b.c", "SMTP_URL"},
-		{"smtp://mail:0", "a@b.c", "a@b.c", "SMTP_URL"},
-		{"smtp://mail:x", "a@b.c", "a@b.c", "SMTP_URL"},
-		{"smtp://mail?tls=maybe", "a@b.c", "a@b.c", "SMTP_URL"},
-		{"smtp://mail?tsl=none", "a@b.c", "a@b.c", "SMTP_URL"},
-		{"smtp://mail?tls=none&tls=implicit", "a@b.c", "a@b.c", "SMTP_URL"},
-		{"smtp://u:secret@mail?tls=none", "a@b.c", "a@b.c", "SMTP_URL"},
-		{"smtp://mail", "nobody", "a@b.c", "FROM"},
-		{"smtp://mail", "", "a@b.c", "FROM"},
-		{"smtp://mail", "a@b.c", "nobody", "TO"},
-		{"smtp://mail", "a@b.c", "", "TO"},
-		{"smtp://mail", "a@b.c", strings.Repeat("a@b.c,", maxRecipients) + "a@b.c", "TO"},
+	for _, tc := range []struct{ url, from, setting string }{
+		{"", "a@b.c", "SMTP_URL"},
+		{"http://mail", "a@b.c", "SMTP_URL"},
+		{"smtp:///", "a@b.c", "SMTP_URL"},
+		{"smtp://mail/box", "a@b.c", "SMTP_URL"},
+		{"smtp://user@mail", "a@b.c", "SMTP_URL"},
+		{"smtp://mail:0", "a@b.c", "SMTP_URL"},
+		{"smtp://mail:x", "a@b.c", "SMTP_URL"},
+		{"smtp://mail?tls=maybe", "a@b.c", "SMTP_URL"},
+		{"smtp://mail?tsl=none", "a@b.c", "SMTP_URL"},
+		{"smtp://mail?tls=none&tls=implicit", "a@b.c", "SMTP_URL"},
+		{"smtp://u:secret@mail?tls=none", "a@b.c", "SMTP_URL"},
+		{"smtp://mail", "nobody", "FROM"},
+		{"smtp://mail", "", "FROM"},
 	} {
-		_, err := NewMail(tc.url, tc.from, strings.Split(tc.to, ","), nil)
-		var wrong *MailError
-		require.ErrorAs(t, err, &wrong, tc.url)
-		require.Equal(t, tc.setting, wrong.Setting, tc.url)
-		require.NotContains(t, err.Error(), "secret")
+		_, wrong := NewServer(tc.url, tc.from, nil)
+		require.Len(t, wrong, 1, tc.url)
+		require.Equal(t, tc.setting, wrong[0].Setting, tc.url)
+		require.NotContains(t, wrong[0].Error(), "secret")
 	}
+	_, wrong := NewServer("http://mail", "nobody", nil)
+	require.Len(t, wrong, 2)
 }
 
 // A session of a mail server that takes one user and keeps the last mail.
@@ -124,23 +115,28 @@ func TestAMailIsSentEncryptedOnly(t *testing.T) {
 		return l.Addr().String()
 	}
 	send := func(url string, config *tls.Config) error {
-		m, err := NewMail(url, "Penstock <a@example.com>", []string{"b@example.com"}, config)
-		require.NoError(t, err)
+		m, wrong := NewServer(url, "Penstock <a@example.com>", config)
+		require.Empty(t, wrong)
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		return m.Send(ctx, "alert-1", []apitype.Alert{{Event: "consumer.dead", ChannelID: "c", ConsumerID: "k",
-			Reason: "one\r\n.\r\ntwo \u20ac", ReviveURL: "https://b/x"}})
+		said, err := m.Send(ctx, 10*time.Second, &Letter{ID: "alert-1", To: []string{"b@example.com"},
+			Subject: "consumer.dead: c/k", Text: "one\n.\ntwo \u20ac", Headers: [][2]string{{"X-Broker-Test", "true"}}})
+		if err == nil {
+			require.Contains(t, said, "OK")
+		}
+		return err
 	}
 	trusted := &tls.Config{RootCAs: authority.Pool(), MinVersion: tls.VersionTLS12, ServerName: "127.0.0.1"}
 	addr := serve(true, false)
 	require.NoError(t, send("smtp://u:p@"+addr, trusted))
 	msg := got.Load()
 	require.Equal(t, "<alert-1@example.com>", msg.Header.Get("Message-ID"))
-	require.Equal(t, "[Penstock] consumer.dead: c/k", msg.Header.Get("Subject"))
+	require.Equal(t, "consumer.dead: c/k", msg.Header.Get("Subject"))
 	require.Equal(t, "auto-generated", msg.Header.Get("Auto-Submitted"))
 	body, err := io.ReadAll(quotedprintable.NewReader(msg.Body))
 	require.NoError(t, err)
-	require.Contains(t, string(body), "Reason:   one . two \u20ac\r\nRevive:   https://b/x")
+	require.Equal(t, "one\r\n.\r\ntwo \u20ac", strings.TrimSpace(string(body)))
+	require.Equal(t, "true", msg.Header.Get("X-Broker-Test"))
 
 	got.Store(nil)
 	require.NoError(t, send("smtp://u:p@"+serve(true, true)+"?tls=implicit", trusted))
@@ -215,55 +211,17 @@ func TestAHostileMailServerHoldsAMailNoLongerThanItsContext(t *testing.T) {
 			if tc.query == "" {
 				tc.query = "?tls=none"
 			}
-			m, err := NewMail("smtp://"+l.Addr().String()+tc.query, "a@example.com", []string{"b@example.com"}, nil)
-			require.NoError(t, err)
+			m, wrong := NewServer("smtp://"+l.Addr().String()+tc.query, "a@example.com", nil)
+			require.Empty(t, wrong)
 			start := time.Now()
-			err = m.Send(ctx, "alert-1", []apitype.Alert{{Event: "consumer.dead"}})
+			_, err = m.Send(ctx, 20*time.Second, &Letter{ID: "alert-1", To: []string{"b@example.com"}})
 			require.Error(t, err)
 			if tc.tooMuch {
 				require.ErrorIs(t, err, errSaysTooMuch)
 			}
-			require.Less(t, time.Since(start), tryTimeout/2)
+			require.Less(t, time.Since(start), 10*time.Second)
 			<-closed // the server sees the end of the connection
 			cancel()
 		})
 	}
-}
-
-func TestTheWebhookIsSignedAndFollowsNothing(t *testing.T) {
-	const secret = policy.Secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-	verifier, err := standardwebhooks.NewWebhook(string(secret))
-	require.NoError(t, err)
-	answer, hits := http.StatusNoContent, 0
-	var verified error
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		hits++
-		body, _ := io.ReadAll(r.Body)
-		verified = verifier.Verify(body, r.Header)
-		w.Header().Set("Location", "/elsewhere")
-		w.WriteHeader(answer)
-	}))
-	defer server.Close()
-	post := func(p string, secret policy.Secret) error {
-		rules, err := egress.ParsePolicy(p, nil)
-		require.NoError(t, err)
-		client := egress.NewClient(egress.Options{Policy: rules})
-		defer client.Close()
-		w := &Webhook{URL: server.URL + "/?key=hunter2", Secret: secret, Client: client.Web(egress.Configured), Agent: "a"}
-		return w.Post(context.Background(), "alert-1", []byte(`{"a":1}`))
-	}
-	require.NoError(t, post("private", secret))
-	require.NoError(t, verified)
-	require.NoError(t, post("private", ""))
-	require.Error(t, verified, "it is not signed")
-	for _, answer = range []int{302, 307, 410, 500} {
-		before := hits
-		require.ErrorContains(t, post("private", secret), "answered")
-		require.Equal(t, before+1, hits)
-	}
-	before := hits
-	err = post("public", secret)
-	require.Error(t, err)
-	require.NotContains(t, err.Error(), "hunter2")
-	require.Equal(t, before, hits, "the address is not allowed")
 }
