@@ -1,0 +1,135 @@
+package importer
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/model/ident"
+)
+
+// follow runs an import that follows in the background. stop ends it and returns its report.
+func (b *newBroker) follow(o *oldBroker) (stop func() *Report) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	var r *Report
+	var err error
+	go func() {
+		defer close(done)
+		r, err = b.run(ctx, o, func(o *Options) { o.Follow, o.Paused = true, true })
+	}()
+	return func() *Report {
+		cancel()
+		<-done
+		require.NoError(b.t, err)
+		return r
+	}
+}
+
+func (b *newBroker) eventually(what string, f func() bool) {
+	b.t.Helper()
+	require.Eventually(b.t, f, 2*time.Minute, 10*time.Millisecond, what)
+}
+
+func TestRealServersFollowingUntilTheSwitchLosesAndRepeatsNothing(t *testing.T) {
+	eachTarget(t, func(t *testing.T, b *newBroker) {
+		o := newShop(t)
+		first := o.message(oldMessage{id: "first", channel: "orders", producer: "till"})
+		open, failed := o.job(first, o.billing, queued, 0), o.job(first, o.packing, dead, 5)
+		o.schedule("later", "orders", "till", time.Now().Add(time.Hour))
+		stop := b.follow(o.oldBroker)
+		status := func(id, consumer string) func() bool {
+			return func() bool { _, is := b.job("orders", id, consumer); return is }
+		}
+		b.eventually("the channel", func() bool { return b.cat.Channel("orders") != nil })
+		b.eventually("the first message", status("first", "billing"))
+		require.Equal(t, durable.StatePaused, b.cat.Consumer("orders", "billing").State, "the old broker still delivers")
+
+		mailing := o.consumer("orders", "mailing", 1)
+		second := o.message(oldMessage{id: "second", channel: "orders", producer: "till"})
+		o.job(second, mailing, queued, 0)
+		o.message(oldMessage{id: "not-dispatched", channel: "orders", producer: "till", status: acknowledged})
+		o.set(open, delivered)
+		o.set(failed, queued) // requeued there
+		b.eventually("a message of a new consumer", status("second", "mailing"))
+		b.eventually("the delivery there", func() bool {
+			s, _ := b.job("orders", "first", "billing")
+			return s.Status == durable.Delivered
+		})
+		b.eventually("the requeue there", func() bool {
+			s, _ := b.job("orders", "first", "packing")
+			return s.Status == durable.Open
+		})
+		require.Nil(t, b.message("orders", "not-dispatched"), "the old broker is about to give it jobs")
+		_, err := b.ScheduledByKey(t.Context(), b.cat.Channel("orders").No, "later")
+		require.ErrorIs(t, err, durable.ErrNotFound, "the old broker would send it, too")
+		r := stop()
+		require.Positive(t, r.Left, "they wait for the last run")
+
+		r = b.imports(o.oldBroker, func(o *Options) { o.Resume = true })
+		require.True(t, r.Complete(), b.out.String())
+		require.Contains(t, b.out.String(), "4 consumers are resumed")
+		require.NotNil(t, b.message("orders", "not-dispatched"))
+		_, err = b.ScheduledByKey(t.Context(), b.cat.Channel("orders").No, "later")
+		require.NoError(t, err)
+		require.NoError(t, b.cat.Refresh(t.Context()))
+		require.Equal(t, durable.StateActive, b.cat.Consumer("orders", "mailing").State)
+	})
+}
+
+func idsOf(m *durable.Message) []ident.ID { return []ident.ID{m.ID} }
+
+// After the switch this broker delivers. The old database, which nobody changes any more, ends and revives nothing.
+func TestRealServersARunAfterTheSwitchChangesNoJobOfThisBroker(t *testing.T) {
+	eachTarget(t, func(t *testing.T, b *newBroker) {
+		o := newShop(t)
+		for id, status := range map[string]int{"delivered-here": queued, "dead-here": inFlight, "redriven-here": dead} {
+			o.job(o.message(oldMessage{id: id, channel: "orders", producer: "till"}), o.billing, status, 1)
+		}
+		b.imports(o.oldBroker)
+		k, now := b.cat.Consumer("orders", "billing"), time.Now().UnixMilli()
+		require.NoError(t, b.Store.Record(t.Context(), []durable.Outcome{
+			{Kind: durable.OutcomeDelivered, ConsumerNo: k.No, ID: b.message("orders", "delivered-here").ID, Attempts: 2, AtMs: now,
+				Tracked: true},
+			{Kind: durable.OutcomeDead, ConsumerNo: k.No, ID: b.message("orders", "dead-here").ID, Attempts: 2, AtMs: now,
+				Error: "500", Reason: durable.AttemptsExhausted}}))
+		_, err := b.Redrive(t.Context(), k.No, idsOf(b.message("orders", "redriven-here")), now)
+		require.NoError(t, err)
+		r := b.imports(o.oldBroker)
+		require.True(t, r.Complete())
+		for id, want := range map[string]durable.JobStatus{"delivered-here": durable.Delivered, "dead-here": durable.Dead,
+			"redriven-here": durable.Open} {
+			s, _ := b.job("orders", id, "billing")
+			require.Equal(t, want, s.Status, id)
+		}
+	})
+}
+
+func TestRealServersADryRunStoresNoMessageAndSaysTheSame(t *testing.T) {
+	eachTarget(t, func(t *testing.T, b *newBroker) {
+		o := newShop(t)
+		o.job(o.message(oldMessage{id: "m", channel: "orders", producer: "till"}), o.billing, queued, 0)
+		o.message(oldMessage{id: "a b", channel: "orders", producer: "till"})
+		r := b.imports(o.oldBroker, func(o *Options) { o.DryRun = true })
+		require.Equal(t, Count{2, 1}, r.Counts[messages])
+		require.Contains(t, b.out.String(), "would be here")
+		require.Nil(t, b.message("orders", "m"))
+		require.Equal(t, r.Counts, b.imports(o.oldBroker).Counts)
+	})
+}
+
+func TestRealServersWhatIsDoneMayStayThere(t *testing.T) {
+	eachTarget(t, func(t *testing.T, b *newBroker) {
+		o := newShop(t)
+		o.job(o.message(oldMessage{id: "done", channel: "orders", producer: "till"}), o.billing, delivered, 0)
+		o.job(o.message(oldMessage{id: "open", channel: "orders", producer: "till"}), o.billing, queued, 0)
+		o.message(oldMessage{id: "taken", channel: "audit", producer: "till", status: acknowledged})
+		r := b.imports(o.oldBroker, func(o *Options) { o.OpenOnly = true })
+		require.True(t, r.Complete())
+		require.Equal(t, []any{Count{2, 2}, int64(1)}, []any{r.Counts[messages], r.Skipped})
+		require.Nil(t, b.message("orders", "done"))
+	})
+}
