@@ -9,10 +9,11 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/ident"
+	"github.com/penstock-broker/penstock/internal/test/oldbroker"
 )
 
 // follow runs an import that follows in the background. stop ends it and returns its report.
-func (b *newBroker) follow(o *oldBroker) (stop func() *Report) {
+func (b *newBroker) follow(o *oldbroker.Broker) (stop func() *Report) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	var r *Report
@@ -37,10 +38,10 @@ func (b *newBroker) eventually(what string, f func() bool) {
 func TestRealServersFollowingUntilTheSwitchLosesAndRepeatsNothing(t *testing.T) {
 	eachTarget(t, func(t *testing.T, b *newBroker) {
 		o := newShop(t)
-		first := o.message(oldMessage{id: "first", channel: "orders", producer: "till"})
-		open, failed := o.job(first, o.billing, queued, 0), o.job(first, o.packing, dead, 5)
-		o.schedule("later", "orders", "till", time.Now().Add(time.Hour))
-		stop := b.follow(o.oldBroker)
+		first := o.Message(oldbroker.Message{ID: "first", Channel: "orders", Producer: "till"})
+		open, failed := o.Job(first, o.billing, queued, 0), o.Job(first, o.packing, dead, 5)
+		o.Schedule("later", "orders", "till", time.Now().Add(time.Hour))
+		stop := b.follow(o.Broker)
 		status := func(id, consumer string) func() bool {
 			return func() bool { _, is := b.job("orders", id, consumer); return is }
 		}
@@ -48,12 +49,12 @@ func TestRealServersFollowingUntilTheSwitchLosesAndRepeatsNothing(t *testing.T) 
 		b.eventually("the first message", status("first", "billing"))
 		require.Equal(t, durable.StatePaused, b.cat.Consumer("orders", "billing").State, "the old broker still delivers")
 
-		mailing := o.consumer("orders", "mailing", 1)
-		second := o.message(oldMessage{id: "second", channel: "orders", producer: "till"})
-		o.job(second, mailing, queued, 0)
-		o.message(oldMessage{id: "not-dispatched", channel: "orders", producer: "till", status: acknowledged})
-		o.set(open, delivered)
-		o.set(failed, queued) // requeued there
+		mailing := o.Consumer("orders", "mailing", 1)
+		second := o.Message(oldbroker.Message{ID: "second", Channel: "orders", Producer: "till"})
+		o.Job(second, mailing, queued, 0)
+		o.Message(oldbroker.Message{ID: "not-dispatched", Channel: "orders", Producer: "till", Status: acknowledged})
+		o.Set(open, delivered)
+		o.Set(failed, queued) // requeued there
 		b.eventually("a message of a new consumer", status("second", "mailing"))
 		b.eventually("the delivery there", func() bool {
 			s, _ := b.job("orders", "first", "billing")
@@ -69,7 +70,7 @@ func TestRealServersFollowingUntilTheSwitchLosesAndRepeatsNothing(t *testing.T) 
 		r := stop()
 		require.Positive(t, r.Left, "they wait for the last run")
 
-		r = b.imports(o.oldBroker, func(o *Options) { o.Resume = true })
+		r = b.imports(o.Broker, func(o *Options) { o.Resume = true })
 		require.True(t, r.Complete(), b.out.String())
 		require.Contains(t, b.out.String(), "4 consumers are resumed")
 		require.NotNil(t, b.message("orders", "not-dispatched"))
@@ -87,9 +88,9 @@ func TestRealServersARunAfterTheSwitchChangesNoJobOfThisBroker(t *testing.T) {
 	eachTarget(t, func(t *testing.T, b *newBroker) {
 		o := newShop(t)
 		for id, status := range map[string]int{"delivered-here": queued, "dead-here": inFlight, "redriven-here": dead} {
-			o.job(o.message(oldMessage{id: id, channel: "orders", producer: "till"}), o.billing, status, 1)
+			o.Job(o.Message(oldbroker.Message{ID: id, Channel: "orders", Producer: "till"}), o.billing, status, 1)
 		}
-		b.imports(o.oldBroker)
+		b.imports(o.Broker)
 		k, now := b.cat.Consumer("orders", "billing"), time.Now().UnixMilli()
 		require.NoError(t, b.Store.Record(t.Context(), []durable.Outcome{
 			{Kind: durable.OutcomeDelivered, ConsumerNo: k.No, ID: b.message("orders", "delivered-here").ID, Attempts: 2, AtMs: now,
@@ -98,7 +99,7 @@ func TestRealServersARunAfterTheSwitchChangesNoJobOfThisBroker(t *testing.T) {
 				Error: "500", Reason: durable.AttemptsExhausted}}))
 		_, err := b.Redrive(t.Context(), k.No, idsOf(b.message("orders", "redriven-here")), now)
 		require.NoError(t, err)
-		r := b.imports(o.oldBroker)
+		r := b.imports(o.Broker)
 		require.True(t, r.Complete())
 		for id, want := range map[string]durable.JobStatus{"delivered-here": durable.Delivered, "dead-here": durable.Dead,
 			"redriven-here": durable.Open} {
@@ -111,23 +112,23 @@ func TestRealServersARunAfterTheSwitchChangesNoJobOfThisBroker(t *testing.T) {
 func TestRealServersADryRunStoresNoMessageAndSaysTheSame(t *testing.T) {
 	eachTarget(t, func(t *testing.T, b *newBroker) {
 		o := newShop(t)
-		o.job(o.message(oldMessage{id: "m", channel: "orders", producer: "till"}), o.billing, queued, 0)
-		o.message(oldMessage{id: "a b", channel: "orders", producer: "till"})
-		r := b.imports(o.oldBroker, func(o *Options) { o.DryRun = true })
+		o.Job(o.Message(oldbroker.Message{ID: "m", Channel: "orders", Producer: "till"}), o.billing, queued, 0)
+		o.Message(oldbroker.Message{ID: "a b", Channel: "orders", Producer: "till"})
+		r := b.imports(o.Broker, func(o *Options) { o.DryRun = true })
 		require.Equal(t, Count{2, 1}, r.Counts[messages])
 		require.Contains(t, b.out.String(), "would be here")
 		require.Nil(t, b.message("orders", "m"))
-		require.Equal(t, r.Counts, b.imports(o.oldBroker).Counts)
+		require.Equal(t, r.Counts, b.imports(o.Broker).Counts)
 	})
 }
 
 func TestRealServersWhatIsDoneMayStayThere(t *testing.T) {
 	eachTarget(t, func(t *testing.T, b *newBroker) {
 		o := newShop(t)
-		o.job(o.message(oldMessage{id: "done", channel: "orders", producer: "till"}), o.billing, delivered, 0)
-		o.job(o.message(oldMessage{id: "open", channel: "orders", producer: "till"}), o.billing, queued, 0)
-		o.message(oldMessage{id: "taken", channel: "audit", producer: "till", status: acknowledged})
-		r := b.imports(o.oldBroker, func(o *Options) { o.OpenOnly = true })
+		o.Job(o.Message(oldbroker.Message{ID: "done", Channel: "orders", Producer: "till"}), o.billing, delivered, 0)
+		o.Job(o.Message(oldbroker.Message{ID: "open", Channel: "orders", Producer: "till"}), o.billing, queued, 0)
+		o.Message(oldbroker.Message{ID: "taken", Channel: "audit", Producer: "till", Status: acknowledged})
+		r := b.imports(o.Broker, func(o *Options) { o.OpenOnly = true })
 		require.True(t, r.Complete())
 		require.Equal(t, []any{Count{2, 2}, int64(1)}, []any{r.Counts[messages], r.Skipped})
 		require.Nil(t, b.message("orders", "done"))

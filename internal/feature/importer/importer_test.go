@@ -21,6 +21,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/publish"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
+	"github.com/penstock-broker/penstock/internal/test/oldbroker"
 	"github.com/penstock-broker/penstock/internal/test/servers"
 	"github.com/penstock-broker/penstock/internal/tool/egress"
 	"github.com/penstock-broker/penstock/internal/tool/share"
@@ -91,18 +92,18 @@ func (b *newBroker) Record(ctx context.Context, outcomes []durable.Outcome) erro
 }
 
 // run imports from an old broker.
-func (b *newBroker) run(ctx context.Context, old *oldBroker, more ...func(*Options)) (*Report, error) {
+func (b *newBroker) run(ctx context.Context, old *oldbroker.Broker, more ...func(*Options)) (*Report, error) {
 	b.t.Helper()
 	o := b.o
 	b.out = &bytes.Buffer{}
-	o.Old, o.Out = old.open(), b.out
+	o.Old, o.Out = openOld(b.t, old), b.out
 	for _, change := range more {
 		change(&o)
 	}
 	return New(o).Run(ctx)
 }
 
-func (b *newBroker) imports(old *oldBroker, more ...func(*Options)) *Report {
+func (b *newBroker) imports(old *oldbroker.Broker, more ...func(*Options)) *Report {
 	b.t.Helper()
 	r, err := b.run(b.t.Context(), old, more...)
 	require.NoError(b.t, err)
@@ -139,35 +140,35 @@ func (b *newBroker) job(channel, id, consumer string) (s durable.JobState, is bo
 
 // A shop is an old broker with two channels and three consumers.
 type shop struct {
-	*oldBroker
+	*oldbroker.Broker
 	billing, packing, audit string
 }
 
 func newShop(t *testing.T) *shop {
-	o := newOldBroker(t)
-	o.producer("till", "till-token")
-	o.channel("orders", "orders-token")
-	o.channel("audit", "audit-token")
-	return &shop{o, o.consumer("orders", "billing", 1), o.consumer("orders", "packing", 0), o.consumer("audit", "billing", 1)}
+	o := oldbroker.New(t)
+	o.Producer("till", "till-token")
+	o.Channel("orders", "orders-token")
+	o.Channel("audit", "audit-token")
+	return &shop{o, o.Consumer("orders", "billing", 1), o.Consumer("orders", "packing", 0), o.Consumer("audit", "billing", 1)}
 }
 
 func TestRealServersEverythingIsHereWithItsIDsAndTokens(t *testing.T) {
 	eachTarget(t, func(t *testing.T, b *newBroker) {
 		o := newShop(t)
-		all := o.message(oldMessage{id: "all", channel: "orders", producer: "till", priority: 7, mediaType: "application/json",
-			headers: `{"X-Tenant":"T1","X-Broker-Consumer-Token":"forged","Content-Encoding":"gzip"}`})
-		o.job(all, o.billing, queued, 2)
-		o.job(all, o.packing, dead, 5)
-		made := o.message(oldMessage{channel: "orders", producer: "till", payload: "\x00\x01\ttext\u2028", priority: -3})
-		o.job(made, o.billing, inFlight, 0)
-		done := o.message(oldMessage{id: "done", channel: "orders", producer: "till", priority: 1 << 30})
-		o.job(done, o.packing, delivered, 1)
-		o.message(oldMessage{id: "nobody", channel: "orders", producer: "till"})
-		o.message(oldMessage{id: "taken", channel: "orders", producer: "till", status: acknowledged})
-		o.schedule("later", "audit", "till", time.Now().Add(time.Hour))
-		o.schedule("due", "audit", "till", time.Now().Add(-time.Hour))
+		all := o.Message(oldbroker.Message{ID: "all", Channel: "orders", Producer: "till", Priority: 7, MediaType: "application/json",
+			Headers: `{"X-Tenant":"T1","X-Broker-Consumer-Token":"forged","Content-Encoding":"gzip"}`})
+		o.Job(all, o.billing, queued, 2)
+		o.Job(all, o.packing, dead, 5)
+		made := o.Message(oldbroker.Message{Channel: "orders", Producer: "till", Payload: "\x00\x01\ttext\u2028", Priority: -3})
+		o.Job(made, o.billing, inFlight, 0)
+		done := o.Message(oldbroker.Message{ID: "done", Channel: "orders", Producer: "till", Priority: 1 << 30})
+		o.Job(done, o.packing, delivered, 1)
+		o.Message(oldbroker.Message{ID: "nobody", Channel: "orders", Producer: "till"})
+		o.Message(oldbroker.Message{ID: "taken", Channel: "orders", Producer: "till", Status: acknowledged})
+		o.Schedule("later", "audit", "till", time.Now().Add(time.Hour))
+		o.Schedule("due", "audit", "till", time.Now().Add(-time.Hour))
 
-		r := b.imports(o.oldBroker)
+		r := b.imports(o.Broker)
 		require.True(t, r.Complete(), b.out.String())
 		require.Equal(t, map[string]Count{producers: {1, 1}, channels: {2, 2}, consumers: {3, 3}, messages: {5, 5},
 			jobsOpen: {2, 2}, jobsDead: {1, 1}, jobsDelivered: {1, 1}, schedules: {2, 2}}, r.Counts)
@@ -209,7 +210,7 @@ func TestRealServersEverythingIsHereWithItsIDsAndTokens(t *testing.T) {
 
 		before, err := b.Messages(t.Context(), m.ChannelNo, []ident.ID{m.ID})
 		require.NoError(t, err)
-		r = b.imports(o.oldBroker)
+		r = b.imports(o.Broker)
 		require.Equal(t, []any{true, int64(0), int64(0)}, []any{r.Complete(), r.Imported, r.Ended}, "nothing twice")
 		after, err := b.ListMessages(t.Context(), m.ChannelNo, ident.ID{}, 100)
 		require.NoError(t, err)
@@ -222,8 +223,8 @@ func TestRealServersARunThatDiesAnywhereIsFollowedByOneThatGoesOn(t *testing.T) 
 	eachTarget(t, func(t *testing.T, b *newBroker) {
 		o := newShop(t)
 		for i := range 3*pageRows + 7 {
-			row := o.message(oldMessage{id: fmt.Sprint("m", i), channel: "orders", producer: "till"})
-			o.job(row, o.billing, []int{queued, inFlight, delivered, dead}[i%4], i%3)
+			row := o.Message(oldbroker.Message{ID: fmt.Sprint("m", i), Channel: "orders", Producer: "till"})
+			o.Job(row, o.billing, []int{queued, inFlight, delivered, dead}[i%4], i%3)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		calls := 0
@@ -233,12 +234,12 @@ func TestRealServersARunThatDiesAnywhereIsFollowedByOneThatGoesOn(t *testing.T) 
 			}
 			return calls >= 2
 		}
-		_, err := b.run(ctx, o.oldBroker)
+		_, err := b.run(ctx, o.Broker)
 		require.Error(t, err)
 		require.NotNil(t, b.message("orders", fmt.Sprint("m", 2*pageRows-1)), "the page was stored")
 		require.Nil(t, b.message("orders", fmt.Sprint("m", 2*pageRows)))
 		b.dies = nil
-		r := b.imports(o.oldBroker)
+		r := b.imports(o.Broker)
 		require.True(t, r.Complete())
 		require.Equal(t, int64(pageRows+7), r.Imported)
 		for i, want := range []durable.JobStatus{durable.Waiting, durable.Open, durable.Delivered, durable.Dead} {
@@ -261,37 +262,37 @@ func TestRealServersARunThatDiesAnywhereIsFollowedByOneThatGoesOn(t *testing.T) 
 func TestRealServersRowsThatCannotBeImportedAreNamed(t *testing.T) {
 	eachTarget(t, func(t *testing.T, b *newBroker) {
 		o := newShop(t)
-		o.channel("a b", "t")
-		o.producer("~till", "t")
-		o.producer("blank", "a token")
-		o.exec("INSERT INTO producer (id) VALUES ('empty')")
-		bad := o.consumer("orders", "bad", 7)
-		local := o.consumer("orders", "nowhere", 1)
-		o.exec("UPDATE consumer SET callbackUrl = 'ftp://secret@h/x' WHERE id = ?", local)
-		good := o.message(oldMessage{id: "good", channel: "orders", producer: "till"})
-		o.job(good, o.billing, queued, 0)
-		for id, m := range map[string]oldMessage{
-			"unknown-producer": {producer: "nobody"}, "unknown-channel": {channel: "nowhere"}, "a/b": {},
-			strings.Repeat("x", 255): {status: 7}, "large": {payload: strings.Repeat("x", 1<<20+1)},
-			"headers": {headers: `{"a":1}`}, "type": {mediaType: "text/\x01"}} {
-			if m.id = id; m.channel == "" {
-				m.channel = "orders"
+		o.Channel("a b", "t")
+		o.Producer("~till", "t")
+		o.Producer("blank", "a token")
+		o.Exec("INSERT INTO producer (id) VALUES ('empty')")
+		bad := o.Consumer("orders", "bad", 7)
+		local := o.Consumer("orders", "nowhere", 1)
+		o.Exec("UPDATE consumer SET callbackUrl = 'ftp://secret@h/x' WHERE id = ?", local)
+		good := o.Message(oldbroker.Message{ID: "good", Channel: "orders", Producer: "till"})
+		o.Job(good, o.billing, queued, 0)
+		for id, m := range map[string]oldbroker.Message{
+			"unknown-producer": {Producer: "nobody"}, "unknown-channel": {Channel: "nowhere"}, "a/b": {},
+			strings.Repeat("x", 255): {Status: 7}, "large": {Payload: strings.Repeat("x", 1<<20+1)},
+			"headers": {Headers: `{"a":1}`}, "type": {MediaType: "text/\x01"}} {
+			if m.ID = id; m.Channel == "" {
+				m.Channel = "orders"
 			}
-			if m.producer == "" {
-				m.producer = "till"
+			if m.Producer == "" {
+				m.Producer = "till"
 			}
-			o.message(m)
+			o.Message(m)
 		}
-		null := o.message(oldMessage{id: "null", channel: "orders", producer: "till"})
-		o.exec("UPDATE message SET payload = NULL WHERE id = ?", null)
+		null := o.Message(oldbroker.Message{ID: "null", Channel: "orders", Producer: "till"})
+		o.Exec("UPDATE message SET payload = NULL WHERE id = ?", null)
 		for id, job := range map[string]func(row string){
-			"status":  func(row string) { o.job(row, o.billing, 1009, 0); o.job(row, o.packing, queued, 0) },
-			"type-7":  func(row string) { o.job(row, bad, queued, 0) },
-			"orphan":  func(row string) { o.job(row, "gone", queued, 0) },
-			"foreign": func(row string) { o.job(row, o.audit, queued, 0) }} {
-			job(o.message(oldMessage{id: id, channel: "orders", producer: "till"}))
+			"status":  func(row string) { o.Job(row, o.billing, 1009, 0); o.Job(row, o.packing, queued, 0) },
+			"type-7":  func(row string) { o.Job(row, bad, queued, 0) },
+			"orphan":  func(row string) { o.Job(row, "gone", queued, 0) },
+			"foreign": func(row string) { o.Job(row, o.audit, queued, 0) }} {
+			job(o.Message(oldbroker.Message{ID: id, Channel: "orders", Producer: "till"}))
 		}
-		r := b.imports(o.oldBroker)
+		r := b.imports(o.Broker)
 		require.False(t, r.Complete())
 		require.Equal(t, Count{13, 1}, r.Counts[messages], b.out.String())
 		require.Equal(t, Count{5, 3}, r.Counts[consumers])
@@ -311,10 +312,10 @@ func TestRealServersRowsThatCannotBeImportedAreNamed(t *testing.T) {
 		_, is := b.job("orders", "good", "billing")
 		require.True(t, is, "neighbours are imported")
 
-		o.exec("UPDATE consumer SET type = 0 WHERE id = ?", bad) // and again, after they are mended
-		o.exec("UPDATE job SET status = 1004 WHERE status = 1009")
-		o.exec("DELETE FROM message WHERE messageId NOT IN ('good', 'status', 'type-7')")
-		r = b.imports(o.oldBroker)
+		o.Exec("UPDATE consumer SET type = 0 WHERE id = ?", bad) // and again, after they are mended
+		o.Exec("UPDATE job SET status = 1004 WHERE status = 1009")
+		o.Exec("DELETE FROM message WHERE messageId NOT IN ('good', 'status', 'type-7')")
+		r = b.imports(o.Broker)
 		require.Equal(t, Count{3, 3}, r.Counts[messages], b.out.String())
 		s, _ := b.job("orders", "status", "billing")
 		require.Equal(t, durable.Dead, s.Status)
