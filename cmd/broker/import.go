@@ -33,12 +33,12 @@ const importFrom = "webhook-broker"
 // importDSN is the setting for a DSN that no list of processes shows; with _FILE it names a file.
 const importDSN = "PENSTOCK_IMPORT_DSN"
 
-const importHelp = "It reads the MySQL database of the older implementation, changes nothing there, and stores what is " +
-	"missing here: a second\nrun goes on where one ended. DSN: mysql://user:password@host:3306/database. Without --dsn it " +
-	"is that of " + importDSN + ", or\nof the file that " + importDSN + fileSuffix + " names, or that of the file of --seed. " +
-	"Exit code 0: everything is here. 3: a store or\nthe database failed. 4: some rows cannot be imported, or are missing; " +
-	"each is named.\n" + settingsHelp + "\nAn embedded store is in use by its broker: stop it for the import. See " +
-	"docs/how-to/move-from-webhook-broker.md."
+const importHelp = "It reads the MySQL database of the older implementation, changes nothing there, and stores what " +
+	"is missing here:\na second run goes on where one ended. DSN: mysql://user:password@host:3306/database. Without " +
+	"--dsn it is that of\n" + importDSN + ", or of the file that " + importDSN + fileSuffix + " names, or that of the " +
+	"file of --seed.\nExit code 0: everything is here. 3: a store or the database failed. 4: some rows cannot be " +
+	"imported, or are missing;\neach is named. " + settingsHelp + "\nAn embedded store is in use by its broker: stop " +
+	"it for the import. See docs/how-to/move-from-webhook-broker.md."
 
 // importFlags are the flags of broker import.
 type importFlags struct {
@@ -186,7 +186,8 @@ func importInto(ctx context.Context, store *durable.Store, cfg config, log *slog
 	if err != nil {
 		return nil, errors.Join(err, node.Release(context.WithoutCancel(ctx)))
 	}
-	o.Store, o.Catalogue, o.NowMs, o.Egress = importStore{store, seedStore{store, portray, "import"}}, cat, node.NowMs, policy
+	o.Store = importStore{store, seedStore{store, portray, "import"}}
+	o.Catalogue, o.NowMs, o.Egress = cat, node.NowMs, policy
 	o.TokenHeader, o.Log = cfg.ConsumerTokenHeader, log
 	o.Publisher = publish.New(publish.Options{Submitter: submitter, Catalogue: cat, MaxBody: cfg.maxBody(),
 		NowMs: node.NowMs, TokenHeader: cfg.ConsumerTokenHeader, Bodies: bodies, Receipts: store, Metrics: counts})

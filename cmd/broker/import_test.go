@@ -8,7 +8,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -74,8 +73,8 @@ func TestRealServersTheCommandsOfThePageMoveABroker(t *testing.T) {
 	old.Job(old.Message(oldbroker.Message{ID: "dead", Channel: "orders", Producer: "till"}), billing, 1004, 5)
 
 	ini := t.TempDir() + "/webhook-broker.cfg"
-	require.NoError(t, os.WriteFile(ini, []byte("[rdbms]\ndialect=mysql\nconnection-url="+old.DSN+"\n[broker]\nmax-retry=7\n"+
-		"retry-backoff-delays-in-seconds=5,30,60\n[initial-channels]\norders=Orders\n[initial-channel-tokens]\n"+
+	require.NoError(t, os.WriteFile(ini, []byte("[rdbms]\ndialect=mysql\nconnection-url="+old.DSN+
+		"\n[broker]\nmax-retry=7\nretry-backoff-delays-in-seconds=5,30,60\n[initial-channels]\norders=Orders\n[initial-channel-tokens]\n"+
 		"orders=orders-token\n"), 0o600))
 	w := embeddedWorld(t)
 	commands := importCommands(t)
@@ -93,7 +92,7 @@ func TestRealServersTheCommandsOfThePageMoveABroker(t *testing.T) {
 	c, said, end := w.imports(commands[1])
 	eventually(t, "the first look", func() bool { return strings.Contains(said.String(), "following") })
 	old.Set(there, 1003)
-	old.Job(old.Message(oldbroker.Message{ID: "new", Channel: "orders", Producer: "till", At: time.Now()}), billing, 1001, 0)
+	old.Job(old.Message(oldbroker.Message{ID: "new", Channel: "orders", Producer: "till"}), billing, 1001, 0)
 	eventually(t, "what is new", func() bool { return strings.Contains(said.String(), "new rows") })
 	require.NoError(t, c.Process.Signal(syscall.SIGTERM))
 	require.Zero(t, end(), said)

@@ -93,8 +93,8 @@ func TestRealServersARunAfterTheSwitchChangesNoJobOfThisBroker(t *testing.T) {
 		b.imports(o.Broker)
 		k, now := b.cat.Consumer("orders", "billing"), time.Now().UnixMilli()
 		require.NoError(t, b.Store.Record(t.Context(), []durable.Outcome{
-			{Kind: durable.OutcomeDelivered, ConsumerNo: k.No, ID: b.message("orders", "delivered-here").ID, Attempts: 2, AtMs: now,
-				Tracked: true},
+			{Kind: durable.OutcomeDelivered, ConsumerNo: k.No, ID: b.message("orders", "delivered-here").ID, Attempts: 2,
+				AtMs: now, Tracked: true},
 			{Kind: durable.OutcomeDead, ConsumerNo: k.No, ID: b.message("orders", "dead-here").ID, Attempts: 2, AtMs: now,
 				Error: "500", Reason: durable.AttemptsExhausted}}))
 		_, err := b.Redrive(t.Context(), k.No, idsOf(b.message("orders", "redriven-here")), now)

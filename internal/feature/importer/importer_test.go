@@ -149,17 +149,19 @@ func newShop(t *testing.T) *shop {
 	o.Producer("till", "till-token")
 	o.Channel("orders", "orders-token")
 	o.Channel("audit", "audit-token")
-	return &shop{o, o.Consumer("orders", "billing", 1), o.Consumer("orders", "packing", 0), o.Consumer("audit", "billing", 1)}
+	return &shop{o, o.Consumer("orders", "billing", 1), o.Consumer("orders", "packing", 0),
+		o.Consumer("audit", "billing", 1)}
 }
 
 func TestRealServersEverythingIsHereWithItsIDsAndTokens(t *testing.T) {
 	eachTarget(t, func(t *testing.T, b *newBroker) {
 		o := newShop(t)
-		all := o.Message(oldbroker.Message{ID: "all", Channel: "orders", Producer: "till", Priority: 7, MediaType: "application/json",
-			Headers: `{"X-Tenant":"T1","X-Broker-Consumer-Token":"forged","Content-Encoding":"gzip"}`})
+		all := o.Message(oldbroker.Message{ID: "all", Channel: "orders", Producer: "till", Priority: 7,
+			MediaType: "application/json", Headers: `{"X-Tenant":"T1","X-Broker-Consumer-Token":"forged","Content-Encoding":"gzip"}`})
 		o.Job(all, o.billing, queued, 2)
 		o.Job(all, o.packing, dead, 5)
-		made := o.Message(oldbroker.Message{Channel: "orders", Producer: "till", Payload: "\x00\x01\ttext\u2028", Priority: -3})
+		made := o.Message(oldbroker.Message{Channel: "orders", Producer: "till", Priority: -3,
+			Payload: "\x00\x01\ttext\u2028"})
 		o.Job(made, o.billing, inFlight, 0)
 		done := o.Message(oldbroker.Message{ID: "done", Channel: "orders", Producer: "till", Priority: 1 << 30})
 		o.Job(done, o.packing, delivered, 1)

@@ -46,7 +46,8 @@ func ReadSeed(text []byte) (Seed, error) {
 		if text := one.value(value); text != "" {
 			s.Settings = append(s.Settings, one.setting+"="+text)
 		} else {
-			s.Notes = append(s.Notes, fmt.Sprintf("[%s] %s has no meaning here as it is: see %s", one.section, one.key, one.setting))
+			s.Notes = append(s.Notes, fmt.Sprintf("[%s] %s has no meaning here as it is: see %s", one.section, one.key,
+				one.setting))
 		}
 	}
 	if of("gateway-auth", "mode") == "hmac" {

@@ -88,8 +88,8 @@ func (im *Importer) outcome(p *plan, j *plannedJob, here durable.JobState) (o du
 	if at == 0 {
 		at = im.o.NowMs()
 	}
-	o = durable.Outcome{ConsumerNo: j.k.No, ID: p.stored, Priority: priorityOf(p.message), AtMs: at, ProducerNo: p.producer.No,
-		Attempts: int(min(max(j.retries, 0), 10_000)) + 1, Tracked: true}
+	o = durable.Outcome{ConsumerNo: j.k.No, ID: p.stored, Priority: priorityOf(p.message), AtMs: at,
+		ProducerNo: p.producer.No, Attempts: int(min(max(j.retries, 0), 10_000)) + 1, Tracked: true}
 	switch j.status {
 	case delivered:
 		o.Kind = durable.OutcomeDelivered

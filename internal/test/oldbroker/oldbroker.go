@@ -122,8 +122,8 @@ func (o *Broker) Message(m Message) string {
 		m.Status = 102
 	}
 	headers := sql.NullString{String: m.Headers, Valid: m.Headers != ""}
-	o.Exec("INSERT INTO message (id, messageId, payload, contentType, priority, status, channelId, producerId, receivedAt, "+
-		"outboxedAt, headers, createdAt, updatedAt) VALUES (?, ?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(), UTC_TIMESTAMP(), ?, "+
+	o.Exec("INSERT INTO message (id, messageId, payload, contentType, priority, status, channelId, producerId, "+
+		"receivedAt, outboxedAt, headers, createdAt, updatedAt) VALUES (?, ?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(), UTC_TIMESTAMP(), ?, "+
 		"UTC_TIMESTAMP(), UTC_TIMESTAMP())", row, m.ID, m.Payload, m.MediaType, m.Priority, m.Status, m.Channel, m.Producer,
 		headers)
 	return row
@@ -146,6 +146,6 @@ func (o *Broker) Set(job string, status int) {
 // Schedule inserts a scheduled message.
 func (o *Broker) Schedule(id, channel, producer string, due time.Time) {
 	o.Exec("INSERT INTO scheduled_message (id, messageId, payload, contentType, priority, channelId, producerId, "+
-		"dispatchSchedule, status) VALUES (?, ?, ?, 'text/plain', 3, ?, ?, ?, 101)", o.Xid(), id, "later "+id, channel, producer,
-		due.UTC().Format("2006-01-02 15:04:05"))
+		"dispatchSchedule, status) VALUES (?, ?, ?, 'text/plain', 3, ?, ?, ?, 101)", o.Xid(), id, "later "+id, channel,
+		producer, due.UTC().Format("2006-01-02 15:04:05"))
 }
