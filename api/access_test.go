@@ -57,8 +57,8 @@ func TestClosedManagementNeedsTheAdminToken(t *testing.T) {
 			require.Equal(t, "k", w.post(path, may...).is(200).json()["ID"])
 		}
 	}
-	for _, path := range []string{"/livez", "/readyz", "/metrics", "/metrics/consumers", "/version", "/_status", "/job-status",
-		"/dlq-status"} {
+	for _, path := range []string{"/livez", "/readyz", "/metrics", "/metrics/consumers", "/version", "/_status",
+		"/job-status", "/dlq-status"} {
 		w.get(path).is(200)
 	}
 }

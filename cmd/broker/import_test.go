@@ -73,8 +73,8 @@ func TestRealServersTheCommandsOfThePageMoveABroker(t *testing.T) {
 	old.Job(old.Message(oldbroker.Message{ID: "dead", Channel: "orders", Producer: "till"}), billing, 1004, 5)
 
 	ini := t.TempDir() + "/webhook-broker.cfg"
-	require.NoError(t, os.WriteFile(ini, []byte("[rdbms]\ndialect=mysql\nconnection-url="+old.DSN+
-		"\n[broker]\nmax-retry=7\nretry-backoff-delays-in-seconds=5,30,60\n[initial-channels]\norders=Orders\n[initial-channel-tokens]\n"+
+	require.NoError(t, os.WriteFile(ini, []byte("[rdbms]\ndialect=mysql\nconnection-url="+
+		old.DSN+"\n[broker]\nmax-retry=7\nretry-backoff-delays-in-seconds=5,30,60\n[initial-channels]\norders=Orders\n[initial-channel-tokens]\n"+
 		"orders=orders-token\n"), 0o600))
 	w := embeddedWorld(t)
 	commands := importCommands(t)

@@ -36,7 +36,7 @@ func TestRealServersADatabaseOfAnotherProgramIsRefused(t *testing.T) {
 func TestTimesOfTheOldDatabase(t *testing.T) {
 	for text, want := range map[string]int64{"2026-01-02 03:04:05": 1767323045000,
 		"2026-01-02 03:04:05.250000": 1767323045250,
-		"0000-00-00 00:00:00": 0, "": 0, "nonsense": 0, "1969-12-31 23:59:59": 0} {
+		"0000-00-00 00:00:00":        0, "": 0, "nonsense": 0, "1969-12-31 23:59:59": 0} {
 		require.Equal(t, want, timeOf(sql.NullString{String: text, Valid: true}), text)
 	}
 }

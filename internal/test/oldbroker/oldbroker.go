@@ -123,7 +123,8 @@ func (o *Broker) Message(m Message) string {
 	}
 	headers := sql.NullString{String: m.Headers, Valid: m.Headers != ""}
 	o.Exec("INSERT INTO message (id, messageId, payload, contentType, priority, status, channelId, producerId, "+
-		"receivedAt, outboxedAt, headers, createdAt, updatedAt) VALUES (?, ?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(), UTC_TIMESTAMP(), ?, "+
+		"receivedAt, outboxedAt, headers, createdAt, updatedAt) "+
+		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(), UTC_TIMESTAMP(), ?, "+
 		"UTC_TIMESTAMP(), UTC_TIMESTAMP())", row, m.ID, m.Payload, m.MediaType, m.Priority, m.Status, m.Channel, m.Producer,
 		headers)
 	return row

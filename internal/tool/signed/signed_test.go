@@ -26,7 +26,7 @@ func TestASignatureIsOfBodyAndTime(t *testing.T) {
 	for header, want := range map[string]error{at + "," + v: nil, at + ", " + v: nil, v + "," + at: nil,
 		at + "," + strings.ToUpper(v[:3]) + v[3:]: ErrMalformed, "": ErrMalformed, at: ErrMalformed, v: ErrMalformed,
 		at + "," + v + "," + v: ErrMalformed, at + "," + at: ErrMalformed, "t=x," + v: ErrMalformed,
-		at + ",v1=zz": ErrMalformed,
+		at + ",v1=zz":                ErrMalformed,
 		"t=9223372036854775808," + v: ErrMalformed, old + "," + oldV: ErrMismatch, old + "," + v: ErrMismatch,
 		"t=-9223372036854775808," + v: ErrMismatch} {
 		require.ErrorIs(t, Check([]byte(header), []byte("key"), []byte("body"), now, Tolerance), want, header)
