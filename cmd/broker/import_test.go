@@ -74,8 +74,8 @@ func TestRealServersTheCommandsOfThePageMoveABroker(t *testing.T) {
 
 	ini := t.TempDir() + "/webhook-broker.cfg"
 	require.NoError(t, os.WriteFile(ini, []byte("[rdbms]\ndialect=mysql\nconnection-url="+
-		old.DSN+"\n[broker]\nmax-retry=7\nretry-backoff-delays-in-seconds=5,30,60\n[initial-channels]\norders=Orders\n[initial-channel-tokens]\n"+
-		"orders=orders-token\n"), 0o600))
+		old.DSN+"\n[broker]\nmax-retry=7\nretry-backoff-delays-in-seconds=5,30,60\n"+
+		"[initial-channels]\norders=Orders\n[initial-channel-tokens]\norders=orders-token\n"), 0o600))
 	w := embeddedWorld(t)
 	commands := importCommands(t)
 	for i, line := range commands {
