@@ -278,7 +278,7 @@ var routesOfCodes = []codesOf{
 	{"GET /receipt/*", "receipt_not_found not_stored"},
 	{"GET /metrics*", "no_metrics"},
 	{"GET /readyz", "store_not_writable store_unreachable"},
-	{"*/channel/{channel}*, GET /metrics/consumers, GET /history, GET /consumers", "channel_not_found"},
+	{"*/channel/{channel}*, GET /metrics/consumers, GET /history, GET /consumers, GET /job-status, GET /dlq-status", "channel_not_found"},
 	{"*/consumer/*, */message/*, GET */messages, GET /history, " + writes, "consumer_not_found"},
 	{"*/producer/*, */channel/*", "producer_not_found"},
 	{"*/message/*, */job/*, */receipt/*", "message_not_found"},
