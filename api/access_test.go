@@ -57,7 +57,8 @@ func TestClosedManagementNeedsTheAdminToken(t *testing.T) {
 			require.Equal(t, "k", w.post(path, may...).is(200).json()["ID"])
 		}
 	}
-	for _, path := range []string{"/livez", "/readyz", "/metrics", "/metrics/consumers", "/version", "/_status"} {
+	for _, path := range []string{"/livez", "/readyz", "/metrics", "/metrics/consumers", "/version", "/_status",
+		"/job-status", "/dlq-status"} {
 		w.get(path).is(200)
 	}
 }
@@ -86,7 +87,7 @@ func TestAnswersShowNoTokenButTheResourceItself(t *testing.T) {
 	for _, path := range []string{
 		"/producers", "/channels", "/channel/c/consumers", "/channel/c/messages", "/channel/c/message/m",
 		"/channel/c/consumer/k/dlq",
-		jobPath(k, m), "/_status", "/version", "/metrics", "/readyz", "/livez",
+		jobPath(k, m), "/_status", "/job-status", "/dlq-status", "/version", "/metrics", "/readyz", "/livez",
 	} {
 		require.NotContains(t, w.get(path, append(tokens("k"), adminHeader)...).is(200).Body, secret, path)
 	}

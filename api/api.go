@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/feature/exchange"
+	"github.com/penstock-broker/penstock/internal/feature/gateway"
 	"github.com/penstock-broker/penstock/internal/feature/history"
 	"github.com/penstock-broker/penstock/internal/feature/lockout"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
@@ -276,6 +277,7 @@ type Options struct {
 	AdminToken     string            // "": every admin request is refused
 	TokenKeys      apitoken.Keys     // of the digests of API tokens
 	Principals     *principal.Map    // what client certificates stand for; nil: nothing
+	Gateway        *gateway.Gateway  // demands a signature of each request; nil: none is needed
 	Lockout        *lockout.Lockout  // of addresses that send wrong tokens; nil: none is
 	Proxies        forwarded.Trusted // whose X-Forwarded-For counts
 	PublicURL      string            // of the brokers in links, without a slash at its end; "": that of the request

@@ -35,7 +35,7 @@
 //	data plane    broadcast, queued-jobs, job transitions: checked by the data plane
 //	dashboard     the pages at /ui: as management; or a session, see package ui
 //	tokens        API tokens: as management, and never an API token itself
-//	operations    / /livez /readyz /metrics /version /_status: no token; they show no secrets
+//	operations    / /livez /readyz /metrics /version /_status /job-status /dlq-status: no token; they show no secrets
 //
 // A producer sees its own messages and their jobs, without callbacks, answers and reasons of
 // failures, which belong to the consumer. The messages of other producers are 404.

@@ -27,11 +27,24 @@ func (a *API) Handler(rc *fasthttp.RequestCtx) {
 	if a.draining.Load() {
 		rc.SetConnectionClose()
 	}
+	a.o.Gateway.Handle(rc, a.route, func(err error) { a.refuseUnsigned(rc, err) })
+}
+
+// route leads a request to its route.
+func (a *API) route(rc *fasthttp.RequestCtx) {
 	if _, ok := broadcastChannel(rc); ok {
 		a.publish(rc)
 		return
 	}
 	a.router.Handler(rc)
+}
+
+// refuseUnsigned refuses a request that the gateway does not let in.
+func (a *API) refuseUnsigned(rc *fasthttp.RequestCtx, err error) {
+	a.fail(rc, err)
+	if a.o.Access.On() && a.o.Access.wants(rc.Response.StatusCode()) {
+		a.logAccess(rc, "gateway", time.Since(rc.Time()))
+	}
 }
 
 // fail answers an error.

@@ -233,6 +233,8 @@ var table = []Route{
 	{Method: get, Path: "/docs/try.js", Access: AccessOps, Summary: "the script of the forms", serve: reference(openapi.Script)},
 	{Method: get, Path: "/docs/errors", Access: AccessOps, Summary: "the page of all errors", serve: reference(openapi.Errors)},
 	{Method: get, Path: "/_status", Access: AccessOps, Summary: "health check of the older implementation", serve: (*API).getStatus},
+	{Method: get, Path: "/job-status", Access: AccessOps, Summary: "count jobs by consumer and state, as the older implementation", Query: summaryQueries, serve: (*API).getJobStatus},
+	{Method: get, Path: "/dlq-status", Access: AccessOps, Summary: "count dead letters by consumer, as the older implementation", Query: summaryQueries, serve: (*API).getDLQStatus},
 }
 
 // broadcastRoute is the broadcast route's name in metrics.

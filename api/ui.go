@@ -81,14 +81,10 @@ func (p pages) Get(ctx context.Context, route string, ids map[string]string, que
 
 // sampled returns the last sample for a page; nil: it is none, or too old.
 func (a *API) sampled(ctx context.Context) *sampler.Sample {
-	if !isForPage(ctx) || a.o.Sample == nil {
+	if !isForPage(ctx) {
 		return nil
 	}
-	s := a.o.Sample()
-	if s == nil || a.o.NowMs()-s.At.UnixMilli() > (6*sampler.Every).Milliseconds() {
-		return nil
-	}
-	return s
+	return a.recentSample()
 }
 
 // countOf is the count of a consumer in a sample.

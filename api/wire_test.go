@@ -147,7 +147,7 @@ func exchanges(w *world) (all []wired) {
 	do(204, "DELETE", consumer, "/channel/c/consumer/brief", "")
 	get(message, "/channel/c/message/brief")
 
-	for _, path := range []string{"/livez", "/readyz", "/metrics", "/metrics/consumers", "/version", "/settings", "/_status", "/"} {
+	for _, path := range []string{"/livez", "/readyz", "/metrics", "/metrics/consumers", "/version", "/settings", "/_status", "/job-status", "/dlq-status", "/"} {
 		get(path, path)
 	}
 	do(404, "GET", "", "/nothing", "", "X-Request-ID: mine")

@@ -95,8 +95,7 @@ func (m *Message) pathHasKey() bool {
 	if m.Key == "" || m.Digested() || m.Scoped() {
 		return false
 	}
-	_, err := ident.Parse(m.Key) // producers could give such IDs once
-	return err != nil
+	return !ident.Own(m.Key) // producers could give such IDs once
 }
 
 // Scoped reports whether the Key is the ID of a producer that is unique among its messages only.

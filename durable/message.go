@@ -57,11 +57,25 @@ ORDER BY id
 LIMIT ?`
 )
 
-const selectMessageByKey = `
+const (
+	selectMessageByKey = `
 SELECT id
 FROM message_keys
 WHERE channel_no = ?
   AND msg_key = ?`
+
+	// A schedule that has a key has no message yet.
+	selectMessagesByKeys = `
+SELECT
+    k.msg_key,
+    k.id
+FROM message_keys k
+JOIN messages m
+  ON m.channel_no = k.channel_no
+  AND m.id = k.id
+WHERE k.channel_no = ?
+  AND k.msg_key IN (?...)`
+)
 
 // Messages returns the existing messages among ids, in any order, with payload. All of them
 // are in memory at once, so the caller bounds the number of IDs.
@@ -171,6 +185,32 @@ func (s *Store) MessageByKey(ctx context.Context, channelNo uint32, key string) 
 		return err
 	})
 	return id, err
+}
+
+// MessagesByKeys returns the IDs of the messages of a channel that have one of the keys, by key.
+func (s *Store) MessagesByKeys(ctx context.Context, channelNo uint32, keys []string) (map[string]ident.ID, error) {
+	out := make(map[string]ident.ID, len(keys))
+	for _, part := range chunks(keys, maxInList) {
+		args := []any{channelNo}
+		for _, key := range part {
+			args = append(args, []byte(key))
+		}
+		err := repeat(ctx, "find messages by their producers' IDs", func(ctx context.Context) error {
+			return each(ctx, s.reads, list(selectMessagesByKeys, len(part)), args, func(r *sql.Rows) error {
+				var key []byte
+				var id ident.ID
+				if err := r.Scan(&key, asID{&id}); err != nil {
+					return err
+				}
+				out[string(key)] = id
+				return nil
+			})
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // ListMessages returns up to limit messages of a channel with IDs from from on, in order of

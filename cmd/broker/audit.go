@@ -22,14 +22,15 @@ func (b *broker) newFeed() *audit.Feed {
 		Log: b.log})
 }
 
-// A seedStore writes what the seed file changes into the audit log.
+// A seedStore writes what the seed file or an import changes into the audit log.
 type seedStore struct {
 	seedfile.Store
 	portray func(row any) any
+	who     string
 }
 
 func (s seedStore) as(ctx context.Context, action, resource string) context.Context {
-	d := auditlog.NewDeed("seed file", "", action, resource)
+	d := auditlog.NewDeed(s.who, "", action, resource)
 	d.Portray = s.portray
 	return auditlog.With(ctx, d)
 }

@@ -66,6 +66,8 @@ func allCommands() []subcommand {
 		{"outbox", "--dsn DSN", "publish the rows of an outbox table of another database", outboxHelp, none, prepareOutbox},
 		{"archive", "ls|grep PATTERN|restore [FILE...]", "list, search and restore what retention has archived", archiveHelp,
 			takesArchive, prepareArchive},
+		{"import", "webhook-broker [--dsn DSN]", "move a broker of the older implementation into this one", importHelp,
+			func(args []string) bool { return len(args) > 0 && args[0] == importFrom }, prepareImport},
 		{"healthcheck", "[--live]", "ask the broker of this machine whether it is ready; --live: alive",
 			"The broker is the one that listens at BROKER_LISTEN. Exit code 0: it is ready, or alive.", none,
 			prepareHealthcheck},

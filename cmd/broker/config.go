@@ -36,14 +36,17 @@ type config struct {
 
 	DrainTimeout time.Duration `env:"BROKER_DRAIN_TIMEOUT" default:"the delivery timeout" doc:"How long a stopping broker waits for the answers of consumers, whatever their timeouts are. It cuts what is left; those jobs are sent again."`
 
-	AdminToken       string   `env:"BROKER_ADMIN_TOKEN" secret:"true" doc:"Value of X-Broker-Admin-Token. Empty: admin endpoints refuse all requests, and the broker listens on loopback only. No blanks."`
-	OpenManagement   *bool    `env:"BROKER_OPEN_MANAGEMENT" default:"true on loopback without an admin token, else false" doc:"PUT, GET and DELETE of producers, channels, consumers, messages and dead letters need no token."`
-	AllowedHosts     []string `env:"BROKER_ALLOWED_HOSTS" doc:"Further values of Host for which open management answers, besides those of loopback and the listen address. No ports, no patterns."`
-	TokenKey         string   `env:"BROKER_TOKEN_KEY" secret:"true" doc:"Key of the digests of API tokens, and of the encryption of tokens, secrets and credentials in the store: base64 of 32 random bytes. Empty: API tokens are stored as SHA-256, the others as they are."`
-	TokenKeyPrevious string   `env:"BROKER_TOKEN_KEY_PREVIOUS" secret:"true" doc:"The key before BROKER_TOKEN_KEY, or the one after it: what was made with it is read while it is set."`
-	ShowTokens       *bool    `env:"BROKER_SHOW_TOKENS" default:"true on loopback, else false" doc:"GET shows the tokens of producers, channels and consumers. Otherwise only the PUT or rotation that made one does, or the PUT that brought it."`
-	AuthFailures     int      `env:"BROKER_AUTH_FAILURES" envDefault:"100" doc:"Wrong tokens of one address within a minute, from which its tokens are refused with 429 for a minute. 0: no limit."`
-	TrustedProxies   []string `env:"BROKER_TRUSTED_PROXIES" doc:"Networks (CIDRs) of proxies whose X-Forwarded-For says where a request is from, for that limit and the access log."`
+	AdminToken       string        `env:"BROKER_ADMIN_TOKEN" secret:"true" doc:"Value of X-Broker-Admin-Token. Empty: admin endpoints refuse all requests, and the broker listens on loopback only. No blanks."`
+	OpenManagement   *bool         `env:"BROKER_OPEN_MANAGEMENT" default:"true on loopback without an admin token, else false" doc:"PUT, GET and DELETE of producers, channels, consumers, messages and dead letters need no token."`
+	AllowedHosts     []string      `env:"BROKER_ALLOWED_HOSTS" doc:"Further values of Host for which open management answers, besides those of loopback and the listen address. No ports, no patterns."`
+	TokenKey         string        `env:"BROKER_TOKEN_KEY" secret:"true" doc:"Key of the digests of API tokens, and of the encryption of tokens, secrets and credentials in the store: base64 of 32 random bytes. Empty: API tokens are stored as SHA-256, the others as they are."`
+	TokenKeyPrevious string        `env:"BROKER_TOKEN_KEY_PREVIOUS" secret:"true" doc:"The key before BROKER_TOKEN_KEY, or the one after it: what was made with it is read while it is set."`
+	ShowTokens       *bool         `env:"BROKER_SHOW_TOKENS" default:"true on loopback, else false" doc:"GET shows the tokens of producers, channels and consumers. Otherwise only the PUT or rotation that made one does, or the PUT that brought it."`
+	AuthFailures     int           `env:"BROKER_AUTH_FAILURES" envDefault:"100" doc:"Wrong tokens of one address within a minute, from which its tokens are refused with 429 for a minute. 0: no limit."`
+	GatewaySecret    string        `env:"BROKER_GATEWAY_SECRET" secret:"true" doc:"base64 of 16 bytes or more: each request needs X-Broker-Signature, made with it. Empty: none does."`
+	GatewayTolerance time.Duration `env:"BROKER_GATEWAY_TOLERANCE" envDefault:"5m" doc:"How far the time of such a signature may be from that of the broker."`
+	GatewayExempt    []string      `env:"BROKER_GATEWAY_EXEMPT" envDefault:"/livez,/readyz,/metrics,/_status" doc:"Beginnings of paths that need no such signature."`
+	TrustedProxies   []string      `env:"BROKER_TRUSTED_PROXIES" doc:"Networks (CIDRs) of proxies whose X-Forwarded-For says where a request is from, for that limit and the access log."`
 
 	PublicURL   string `env:"BROKER_PUBLIC_URL" doc:"Address under which people reach the brokers, for links in alerts and portal links: https://broker.example. Empty: alerts have no links, and a portal link has the address of its request."`
 	AllowDelete bool   `env:"BROKER_ALLOW_DELETE" envDefault:"false" doc:"The DELETE routes of producers, channels, consumers and dead letters exist. Without it they are 405."`
@@ -142,6 +145,7 @@ type config struct {
 	sealKeys     *atrest.Keys
 	principals   *principal.Map
 	proxies      forwarded.Trusted
+	gatewayKey   []byte // nil: requests need no signature
 	tracing      tracing.Settings
 	otel         map[string]string // the variables OTEL_*
 	reports      reports.Settings

@@ -30,6 +30,7 @@ func TestTheDefaultsAreThePromisedOnes(t *testing.T) {
 	c.bodyLimit, c.bulkLimit, c.journalLimit, c.given = 0, 0, 0, nil
 	require.Equal(t, config{
 		Listen: "127.0.0.1:8080", DataDir: "./data", AuthFailures: 100,
+		GatewayTolerance: 5 * time.Minute, GatewayExempt: []string{"/livez", "/readyz", "/metrics", "/_status"},
 		DeliveryTimeout: 30 * time.Second, StopTimeout: 30 * time.Second, DrainTimeout: 30 * time.Second,
 		RationalDelay: 2 * time.Second,
 		MaxRetries:    5, RetryBackoff: []time.Duration{5 * time.Second, 30 * time.Second, time.Minute},

@@ -183,7 +183,7 @@ func (b *broker) applySeeds(ctx context.Context) error {
 	fingerprint := b.cfg.seed.fingerprint
 	applied, err := b.store.Setting(ctx, seedSetting)
 	if err == nil && applied != fingerprint {
-		if err = seedfile.Apply(ctx, seedStore{b.store, b.portray}, seed); err == nil {
+		if err = seedfile.Apply(ctx, seedStore{b.store, b.portray, "seed file"}, seed); err == nil {
 			err = b.store.SetSetting(ctx, seedSetting, fingerprint)
 		}
 	}

@@ -87,7 +87,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		PublicURL: strings.TrimSuffix(b.cfg.PublicURL, "/"), AdminToken: b.cfg.AdminToken, Portray: b.portray, Prints: b.prints, OpenManagement: b.cfg.openManagement(), AllowedHosts: b.cfg.allowedHosts(), UserAgent: b.cfg.UserAgent, CheckCallback: callbacks.CheckURL, Senders: b.senders,
 		Announce:  b.announce,
 		Responses: reader, Board: b.board, Stopping: b.plane.Stopping(), Answered: b.answered, EnsureReplies: b.responses.Ensure, FollowReplies: b.responses.Follow,
-		TokenKeys: b.cfg.tokenKeys, Principals: b.cfg.principals, HideTokens: !b.cfg.showTokens(), Lockout: b.lockout, Proxies: b.cfg.proxies, AllowDelete: b.cfg.AllowDelete, WakeRedrives: b.redrives.Wake,
+		TokenKeys: b.cfg.tokenKeys, Gateway: b.newGateway(bodies), Principals: b.cfg.principals, HideTokens: !b.cfg.showTokens(), Lockout: b.lockout, Proxies: b.cfg.proxies, AllowDelete: b.cfg.AllowDelete, WakeRedrives: b.redrives.Wake,
 		AwaitOthers: b.awaitOthers,
 		Bodies:      bodies, Answers: b.answers, Full: b.quota.Full,
 		Writable: b.node.Writable, Warning: b.warnings.text,

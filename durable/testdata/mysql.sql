@@ -2674,6 +2674,16 @@ WHERE k.channel_no = ?
 LOCK IN SHARE MODE;
 
 SELECT
+    k.msg_key,
+    k.id
+FROM message_keys k
+JOIN messages m
+  ON m.channel_no = k.channel_no
+  AND m.id = k.id
+WHERE k.channel_no = ?
+  AND k.msg_key IN (?...);
+
+SELECT
     m.id,
     m.audience,
     m.addressed,

@@ -198,5 +198,5 @@ func (w *Drafter) identify(d *Draft) (string, error) {
 	case d.messageID == "" && d.event != (cloudevents.ID{}):
 		return eventKey(d.event, w.ch, w.producer), nil
 	}
-	return keyOf(d.messageID, w.ch, w.producer)
+	return KeyOf(d.messageID, w.ch, w.producer)
 }

@@ -70,8 +70,8 @@ func eventKey(id cloudevents.ID, ch *catalogue.Channel, producer *durable.Produc
 	return durable.EventKey(no, id.Source, id.ID)
 }
 
-// keyOf returns the Key of a message with that ID of its producer, "" for none.
-func keyOf(id string, ch *catalogue.Channel, producer *durable.Producer) (string, error) {
+// KeyOf returns the Key of a message with that ID of its producer, "" for none.
+func KeyOf(id string, ch *catalogue.Channel, producer *durable.Producer) (string, error) {
 	if id == "" {
 		return "", nil
 	}

@@ -1,22 +1,14 @@
 package publish
 
 import (
-	"bytes"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
-	"strconv"
+	"errors"
 	"time"
 
 	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/signed"
 )
 
-// A producer with a secret signs its publishes: "X-Broker-Signature: t=<Unix seconds>,v1=<hex>",
-// where v1 is the HMAC-SHA256 of "t.body". The form is that of the older implementation. Only the
-// body and the time are signed, so a signature can be repeated within the tolerance.
-
-// signatureTolerance bounds the difference of the clocks, in both directions.
-const signatureTolerance = 300 * time.Second
+// A producer with a secret signs its publishes, see package signed.
 
 var (
 	errUnsigned = problem.New(401, "signature_required", "The producer has a publish secret: X-Broker-Signature: "+
@@ -31,22 +23,10 @@ var (
 
 // checkSignature checks the value of X-Broker-Signature.
 func checkSignature(header []byte, secret string, body []byte, now time.Time) error {
-	at, signature, ok := bytes.Cut(header, []byte(",v1="))
-	at, timed := bytes.CutPrefix(at, []byte("t="))
-	seconds, err := strconv.ParseInt(string(at), 10, 64)
-	if !ok || !timed || err != nil || len(signature) != 2*sha256.Size {
+	switch err := signed.Check(header, []byte(secret), body, now, signed.Tolerance); {
+	case errors.Is(err, signed.ErrMalformed):
 		return errUnsigned
-	}
-	given := make([]byte, sha256.Size)
-	if _, err := hex.Decode(given, signature); err != nil {
-		return errUnsigned
-	}
-	mac := hmac.New(sha256.New, []byte(secret))
-	mac.Write(at)
-	mac.Write([]byte{'.'})
-	mac.Write(body)
-	most := int64(signatureTolerance / time.Second)
-	if d := now.Unix() - seconds; !hmac.Equal(given, mac.Sum(nil)) || d < -most || d > most {
+	case err != nil:
 		return errSignature
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func signed(secret, body string, at int64) string {
+func sign(secret, body string, at int64) string {
 	mac := hmac.New(sha256.New, []byte(secret))
 	_, _ = fmt.Fprintf(mac, "%d.%s", at, body)
 	return fmt.Sprintf("t=%d,v1=%s", at, hex.EncodeToString(mac.Sum(nil)))
@@ -22,14 +22,14 @@ func signed(secret, body string, at int64) string {
 func TestAPublishIsSignedWithTheSecretOfItsProducer(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	for header, want := range map[string]error{
-		signed("s", "body", now.Unix()):     nil,
-		signed("s", "body", now.Unix()-300): nil,
-		signed("s", "body", now.Unix()+300): nil,
-		signed("s", "body", now.Unix()-301): errSignature,
-		signed("s", "body", now.Unix()+301): errSignature,
-		signed("s", "body", math.MinInt64):  errSignature,
-		signed("s", "bodY", now.Unix()):     errSignature,
-		signed("S", "body", now.Unix()):     errSignature,
+		sign("s", "body", now.Unix()):       nil,
+		sign("s", "body", now.Unix()-300):   nil,
+		sign("s", "body", now.Unix()+300):   nil,
+		sign("s", "body", now.Unix()-301):   errSignature,
+		sign("s", "body", now.Unix()+301):   errSignature,
+		sign("s", "body", math.MinInt64):    errSignature,
+		sign("s", "bodY", now.Unix()):       errSignature,
+		sign("S", "body", now.Unix()):       errSignature,
 		"":                                  errUnsigned,
 		"t=,v1=":                            errUnsigned,
 		"t=1":                               errUnsigned,

@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"cmp"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -13,6 +12,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/lib/pq"
 	_ "modernc.org/sqlite" // registers the driver "sqlite"
+
+	"github.com/penstock-broker/penstock/internal/tool/mysqlurl"
 )
 
 // A dialect is the SQL of a kind of database. %s is the table, ? an argument.
@@ -58,36 +59,11 @@ func open(dsn string) (*sql.DB, *dialect, error) {
 	case strings.EqualFold(scheme, "sqlite"), strings.EqualFold(scheme, "file"):
 		return openSQLite(rest)
 	}
-	c, err := mysqlConfig(scheme, dsn)
+	c, err := mysqlurl.Parse(dsn)
 	if err != nil {
 		return nil, nil, errDSN
 	}
 	return openMySQL(c)
-}
-
-// mysqlConfig reads a DSN as a URL, or as the driver writes it. The parameters of both are those of the driver.
-func mysqlConfig(scheme, dsn string) (*mysql.Config, error) {
-	if !strings.EqualFold(scheme, "mysql") && !strings.EqualFold(scheme, "mariadb") {
-		if !strings.Contains(dsn, "/") {
-			return nil, errDSN
-		}
-		return mysql.ParseDSN(dsn)
-	}
-	u, err := url.Parse(dsn)
-	if err != nil || u.Host == "" {
-		return nil, errDSN
-	}
-	host := u.Host
-	if u.Port() == "" {
-		host += ":3306"
-	}
-	c, err := mysql.ParseDSN("tcp(" + host + ")" + cmp.Or(u.EscapedPath(), "/") + "?" + u.RawQuery)
-	if err != nil {
-		return nil, err
-	}
-	c.User = u.User.Username()
-	c.Passwd, _ = u.User.Password()
-	return c, nil
 }
 
 func openMySQL(c *mysql.Config) (*sql.DB, *dialect, error) {

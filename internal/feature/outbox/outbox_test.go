@@ -338,18 +338,3 @@ func TestHeadersOfARowAreThoseOfAPublish(t *testing.T) {
 		require.Equal(t, set, m)
 	}
 }
-
-// A user who asks for TLS gets it, in both ways to write the address.
-func TestTheParametersOfAMySQLAddressAreTaken(t *testing.T) {
-	for _, dsn := range []string{"mysql://u:p%40ss@db.example/shop?tls=skip-verify&collation=utf8mb4_bin",
-		"u:p@ss@tcp(db.example:3306)/shop?tls=skip-verify&collation=utf8mb4_bin"} {
-		scheme, _, _ := strings.Cut(dsn, ":")
-		c, err := mysqlConfig(scheme, dsn)
-		require.NoError(t, err)
-		require.Equal(t, []string{"u", "p@ss", "tcp", "db.example:3306", "shop", "skip-verify", "utf8mb4_bin"},
-			[]string{c.User, c.Passwd, c.Net, c.Addr, c.DBName, c.TLSConfig, c.Collation})
-		require.NotNil(t, c.TLS)
-	}
-	_, err := mysqlConfig("mysql", "mysql://u:p@db.example/shop?tls=nonsense")
-	require.Error(t, err)
-}

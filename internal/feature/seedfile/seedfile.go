@@ -86,6 +86,17 @@ func Parse(text []byte) (Seed, []Warning, error) {
 	return s, p.warnings, nil
 }
 
+// Values returns the values of a file, "" for one that is not there.
+func Values(text []byte) (func(section, key string) string, error) {
+	file, err := load(text)
+	if err != nil {
+		return nil, &SyntaxError{badLines(text)}
+	}
+	file.ValueMapper = nil
+	p := parser{file: file}
+	return p.value, nil
+}
+
 func load(text []byte) (*ini.File, error) {
 	return ini.LoadSources(ini.LoadOptions{
 		IgnoreInlineComment:     true, // a # or ; inside a URL or a token is part of it
@@ -142,7 +153,7 @@ func (p *parser) resources(section, tokens string) []Resource {
 			continue
 		}
 		r := Resource{ID: id, Name: key.Value(), Token: p.value(tokens, id)}
-		if !validToken(r.Token) {
+		if !ValidToken(r.Token) {
 			p.warn("[%s] the token of %s is not 1 to 255 visible ASCII characters; %s is not created", tokens, id, id)
 			continue
 		}
@@ -178,7 +189,7 @@ func (p *parser) consumers() []Consumer {
 			p.warn("[%s] %q begins with ~, which belongs to the broker; not created", consumerSection, c.ID)
 		case !ident.ValidName(c.Channel):
 			p.warn("consumer %s: its section names no channel; not created", c.ID)
-		case !validToken(c.Token):
+		case !ValidToken(c.Token):
 			p.warn("consumer %s: its token is not 1 to 255 visible ASCII characters; not created", c.ID)
 		case c.Type == durable.Push && c.CallbackURL == "":
 			p.warn("consumer %s: a push consumer needs a callback URL; not created", c.ID)
@@ -219,8 +230,8 @@ func (p *parser) value(section, key string) string {
 	return s.Key(key).Value()
 }
 
-// validToken accepts an empty token: Apply creates a random one then.
-func validToken(s string) bool {
+// ValidToken reports whether a text may be a token. It may be empty: Apply creates a random one then.
+func ValidToken(s string) bool {
 	for i := range len(s) {
 		if s[i] < 0x21 || s[i] > 0x7e {
 			return false

@@ -46,6 +46,31 @@ type Version struct {
 	Go      string `json:"Go"` // version of the Go toolchain
 }
 
+// A JobStatus is the answer to /job-status, by the IDs of channel and consumer: of each consumer that has jobs.
+type JobStatus map[string]map[string][]StateCount
+
+// A StateCount counts the jobs of a consumer in a state.
+type StateCount struct {
+	Status int `json:"status"` // 1001 queued, 1002 in flight, 1004 dead; delivered ones are not counted
+	Count  int `json:"count"`
+	// Oldest is when the message of the oldest one was stored, of queued jobs.
+	Oldest *Time `json:"oldestItemTimestamp,omitempty"`
+}
+
+// A DLQStatus is the answer to /dlq-status.
+type DLQStatus struct {
+	Consumers []DeadCount `json:"consumers"` // that have dead letters, by the IDs of channel and consumer
+}
+
+// A DeadCount counts the dead letters of a consumer.
+type DeadCount struct {
+	ChannelID    string `json:"channelId"`
+	ChannelName  string `json:"channelName"`
+	ConsumerID   string `json:"consumerId"`
+	ConsumerName string `json:"consumerName"`
+	DeadCount    int    `json:"deadCount"`
+}
+
 // A Status is the answer to /_status, for health checks of the older implementation.
 type Status struct {
 	AppStatus int `json:"AppStatus"` // always 3: initialised

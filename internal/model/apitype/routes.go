@@ -204,6 +204,8 @@ var routes = []Route{
 	{"GET", "/docs/try.js", none, []Answer{{200, Body{MediaScript, nil}}}},
 	{"GET", "/docs/errors", none, page},
 	{"GET", "/_status", none, ok(Status{})},
+	{"GET", "/job-status", none, ok(JobStatus{})},
+	{"GET", "/dlq-status", none, ok(DLQStatus{})},
 }
 
 var (

@@ -128,7 +128,7 @@ func TestABlockIsOfOneMillisecondAndAscends(t *testing.T) {
 
 func TestWhatTheBrokerMakesIsNoNameOfAClient(t *testing.T) {
 	id := NewGenerator(1, func() int64 { return 1_763_658_000_123 }).Next()
-	for _, made := range []string{id.String(), id.Job(7).String(), ID{}.String(), Max().String(),
+	for _, made := range []string{id.String(), id.Job(7).String(), ID{}.String(),
 		ForwardID(id.Job(7), 1_763_658_000_123), ForwardID(id, 0), ForwardID(id, 5) + ".2"} {
 		require.True(t, Made(made), made)
 		require.True(t, ValidName(made), "only the broker may give it")
@@ -136,6 +136,13 @@ func TestWhatTheBrokerMakesIsNoNameOfAClient(t *testing.T) {
 	for _, free := range []string{"", "order-1", strings.ToUpper(id.String()), id.String() + "0", id.String()[1:], "dead.",
 		"dead." + id.String(), "dead." + id.String()[1:] + "..", "dead.x.y", "Dead." + id.String() + ".1"} {
 		require.False(t, Made(free), free)
+	}
+	// rs/xid, of 2010, of 2026 and of its last second
+	for _, other := range []string{"9m4e2mr0ui3e8a215n4g", "dc06vd9ksduag4vpvvvg", "vvvvvvr0ui3e8a215n4g"} {
+		_, err := Parse(other)
+		require.NoError(t, err, "it has the form of an ID")
+		require.False(t, Made(other), other)
+		require.False(t, Own(other), other)
 	}
 	require.True(t, Forwarded(ForwardID(id.Job(7), 5)))
 	for _, other := range []string{id.String(), "dead.letter", "dead.", "", "x" + ForwardID(id, 5)} {

@@ -60,8 +60,18 @@ func Made(messageID string) bool {
 	if of, ok := strings.CutPrefix(messageID, forward); ok && len(of) > TextSize && of[TextSize] == '.' {
 		messageID = of[:TextSize] // whatever follows: a ForwardID, or what a recurrence makes one of
 	}
-	_, err := Parse(messageID)
-	return err == nil
+	return Own(messageID)
+}
+
+// farMs is a time that the clock of no broker shows: about the year 3084.
+const farMs = 1 << 45
+
+// Own reports whether a text is an ID of a time that the broker has IDs of. IDs of rs/xid, which other
+// programs give their messages, have the same form; their first 32 bits are seconds, so that read as an ID of the
+// broker they are of the year 4000 and later.
+func Own(text string) bool {
+	id, err := Parse(text)
+	return err == nil && id.Millis() < farMs
 }
 
 // Forwarded reports whether a message ID is a ForwardID.

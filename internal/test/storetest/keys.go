@@ -37,6 +37,12 @@ var keyTests = map[string]func(*testing.T, *fixture){
 		id, err := f.MessageByKey(f.ctx, ch.No, "order-3")
 		require.NoError(t, err)
 		require.Equal(t, batch[400].ID, id)
+		found, err := f.MessagesByKeys(f.ctx, ch.No, []string{"order-1", "order-3", "order-9"})
+		require.NoError(t, err)
+		require.Equal(t, map[string]ident.ID{"order-1": first.ID, "order-3": batch[400].ID}, found)
+		found, err = f.MessagesByKeys(f.ctx, ch.No+1, []string{"order-1"})
+		require.NoError(t, err)
+		require.Empty(t, found)
 	},
 	"a key of another message is a conflict and does not affect its neighbours": func(t *testing.T, f *fixture) {
 		ch, _ := f.channel(t, "c", 1)

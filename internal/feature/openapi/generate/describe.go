@@ -76,7 +76,7 @@ var queryWords = []word{
 	{"contains", "*", "with this text in the payload, up to 1 KiB", aText},
 	{"consumer", "GET /history, GET /ui/*", "of this consumer of the channel", aPlace},
 	{"consumer", "*", "that have a job for this consumer", aPlace},
-	{"channel", "GET /metrics/consumers, GET /consumers", "the consumers of this channel", aPlace},
+	{"channel", "GET /metrics/consumers, GET /consumers, GET /job-status, GET /dlq-status", "the consumers of this channel", aPlace},
 	{"channel", "*", "of this channel", aPlace},
 	{"group", "*", "the channels that carry this group", aPlace},
 	{"state", "*", "the consumers in this state", oneOf("ACTIVE", "PAUSED", "GONE", "DEAD", "PROBING")},
@@ -134,7 +134,7 @@ const conditional = "PUT *, DELETE /producer/{producer}, DELETE /channel/{channe
 // What has no entity tag, and what has no date of its last change. Each list follows a pattern.
 const (
 	untagged = ", -GET */queued-jobs, -GET */bad-rows, -GET */messages-status, -GET */reconcile, -GET */revive/{link}" +
-		", -GET /receipt/*, -GET /livez, -GET /readyz, -GET /metrics*, -GET /version, -GET /_status, -GET /ui/*" +
+		", -GET /receipt/*, -GET /livez, -GET /readyz, -GET /metrics*, -GET /version, -GET /_status, -GET /job-status, -GET /dlq-status, -GET /ui/*" +
 		", GET /ui/style.css, GET /ui/icon.svg, GET /ui/script.js"
 	undated = untagged + ", -GET /, -GET /docs*, -GET /openapi.json, -GET /ui/*"
 )
@@ -278,7 +278,7 @@ var routesOfCodes = []codesOf{
 	{"GET /receipt/*", "receipt_not_found not_stored"},
 	{"GET /metrics*", "no_metrics"},
 	{"GET /readyz", "store_not_writable store_unreachable"},
-	{"*/channel/{channel}*, GET /metrics/consumers, GET /history, GET /consumers", "channel_not_found"},
+	{"*/channel/{channel}*, GET /metrics/consumers, GET /history, GET /consumers, GET /job-status, GET /dlq-status", "channel_not_found"},
 	{"*/consumer/*, */message/*, GET */messages, GET /history, " + writes, "consumer_not_found"},
 	{"*/producer/*, */channel/*", "producer_not_found"},
 	{"*/message/*, */job/*, */receipt/*", "message_not_found"},
