@@ -4,17 +4,18 @@ import "slices"
 
 // The media types of bodies.
 const (
-	MediaJSON    = "application/json"
-	MediaForm    = "application/x-www-form-urlencoded"
-	MediaLines   = "application/x-ndjson"     // one JSON value a line
-	MediaProblem = "application/problem+json" // a Problem
-	MediaMetrics = "text/plain"               // the text format of Prometheus
-	MediaHTML    = "text/html"                // a page for people
-	MediaCSS     = "text/css"                 // a style sheet of pages
-	MediaScript  = "text/javascript"          // the script of pages
-	MediaEvents  = "text/event-stream"        // a page that is brought up to date
-	MediaSVG     = "image/svg+xml"            // an image of pages
-	MediaAny     = "*/*"                      // any bytes
+	MediaJSON        = "application/json"
+	MediaForm        = "application/x-www-form-urlencoded"
+	MediaLines       = "application/x-ndjson"         // one JSON value a line
+	MediaProblem     = "application/problem+json"     // a Problem
+	MediaMetrics     = "text/plain"                   // the text format of Prometheus
+	MediaOpenMetrics = "application/openmetrics-text" // the same with exemplars
+	MediaHTML        = "text/html"                    // a page for people
+	MediaCSS         = "text/css"                     // a style sheet of pages
+	MediaScript      = "text/javascript"              // the script of pages
+	MediaEvents      = "text/event-stream"            // a page that is brought up to date
+	MediaSVG         = "image/svg+xml"                // an image of pages
+	MediaAny         = "*/*"                          // any bytes
 )
 
 // A Body is the body of a request or an answer.
@@ -195,7 +196,7 @@ var routes = []Route{
 	{"GET", "/", none, []Answer{{200, Body{MediaJSON, Root{}}}, {200, Body{MediaHTML, nil}}, {303, none}}}, // by Accept
 	{"GET", "/livez", none, ok(Health{})},
 	{"GET", "/readyz", none, ok(Health{})},
-	{"GET", "/metrics", none, []Answer{{200, Body{MediaMetrics, nil}}}},
+	{"GET", "/metrics", none, []Answer{{200, Body{MediaMetrics, nil}}, {200, Body{MediaOpenMetrics, nil}}}},
 	{"GET", "/metrics/consumers", none, []Answer{{200, Body{MediaMetrics, nil}}}},
 	{"GET", "/version", none, ok(Version{})},
 	{"GET", "/openapi.json", none, []Answer{{200, Body{MediaJSON, nil}}}}, // OpenAPI says what it has
