@@ -10,6 +10,8 @@ const (
 	MediaProblem     = "application/problem+json"     // a Problem
 	MediaMetrics     = "text/plain"                   // the text format of Prometheus
 	MediaOpenMetrics = "application/openmetrics-text" // the same with exemplars
+	MediaText        = "text/plain"                   // a payload as it was sent
+	MediaBytes       = "application/octet-stream"     // the same, where it is no text
 	MediaHTML        = "text/html"                    // a page for people
 	MediaCSS         = "text/css"                     // a style sheet of pages
 	MediaScript      = "text/javascript"              // the script of pages
@@ -168,6 +170,10 @@ var routes = []Route{
 	{"GET", "/ui/bulks", none, livePage},
 	{"GET", "/ui/replays", none, livePage},
 	{"GET", "/ui/brokers", none, livePage},
+	{"GET", "/ui/groups", none, livePage},
+	{"GET", "/ui/group/{group}/action/{action}", none, page},
+	{"POST", "/ui/group/{group}/action/{action}", form(ActionForm{}), []Answer{{303, none}}},
+	{"GET", "/ui/channel/{channel}/message/{message}/raw", none, []Answer{{200, Body{MediaText, nil}}, {200, Body{MediaBytes, nil}}}},
 	{"GET", "/ui/bench", none, page},
 	{"GET", "/ui/bench/report", none, page},
 	{"GET", "/ui/publish", none, page},
