@@ -187,7 +187,8 @@ var routes = []Route{
 	{"GET", "/ui/channel/{channel}/action/{action}", none, page},
 	{"POST", "/ui/channel/{channel}/action/{action}", form(ActionForm{}), []Answer{{303, none}}},
 	{"GET", "/ui/channel/{channel}/message/{message}/action/{action}", none, page},
-	{"POST", "/ui/channel/{channel}/message/{message}/action/{action}", form(ActionForm{}), page},
+	{"POST", "/ui/channel/{channel}/message/{message}/action/{action}", form(ActionForm{}),
+		[]Answer{{200, Body{MediaHTML, nil}}, {200, Body{MediaText, nil}}, {200, Body{MediaBytes, nil}}}},
 	{"GET", "/ui/channel/{channel}/consumer/{consumer}/action/{action}", none, page},
 	{"POST", "/ui/channel/{channel}/consumer/{consumer}/action/{action}", form(ActionForm{}),
 		[]Answer{{303, none}, {200, Body{MediaHTML, nil}}}}, // by what there is to tell

@@ -175,7 +175,7 @@ var answerHeaders = []answerWord{
 	{"200 202", word{"Retry-After", "POST */claim, GET */queued-jobs, GET */responses, POST */request, GET /receipt/*", "seconds to wait", aText}},
 	{"*", word{"Vary", "GET /, GET /openapi.json, GET /docs*, GET /ui/style.css, GET /ui/icon.svg, GET /ui/script.js", "the headers of the request that the answer depends on", aText}},
 	{"200", word{"X-Amzn-RequestId", "POST /, POST /sqs/*", "that of X-Request-ID, as clients of SQS look for it", aText}},
-	{"200", word{"Content-Disposition", "GET /ui/dlq/export", "the name of the file", aText}},
+	{"200", word{"Content-Disposition", "GET /ui/dlq/export, GET */raw, POST /ui/channel/{channel}/message/{message}/action/{action}", "the name of the file", aText}},
 }
 
 // An answerWord is a header of the answers with some statuses, * for all.
