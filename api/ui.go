@@ -40,10 +40,11 @@ func dashboard(page string) func(*API, context.Context, *fasthttp.RequestCtx) er
 		open := byAdmin || byOpen
 		var held *answer.Body
 		from := pages{a, share.Management(share.AddressOf(rc.RemoteAddr())), &held, rc, byOpen}
-		a.o.UI.Serve(context.WithValue(ctx, forPage{}, true), rc, ui.Visit{Page: page, Open: open, Source: from, Send: func(payload []byte) {
+		send := func(payload []byte) {
 			held.Send(rc, answer.Text{B: payload})
 			held = nil
-		}})
+		}
+		a.o.UI.Serve(context.WithValue(ctx, forPage{}, true), rc, ui.Visit{Page: page, Open: open, Source: from, Send: send})
 		if held != nil {
 			held.Drop()
 		}

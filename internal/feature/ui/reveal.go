@@ -65,7 +65,8 @@ func (d *Dashboard) reveal(ctx context.Context, rc *fasthttp.RequestCtx, visit V
 		"Whoever sees the screen sees it too. The page is in no history of the browser that a reload would show: it asks " +
 			"again."}}
 	if raw {
-		q.Title, q.Hits = "Show the payload of "+m.ID+" as it was sent?", plural(len(m.Payload), "byte")+" would be shown once."
+		q.Title, q.Hits = "Show the payload of "+m.ID+" as it was sent?", plural(len(m.Payload),
+			"byte")+" would be shown once."
 	}
 	p := confirmation{question: q, Target: t, Name: "Show it"}
 	status := fasthttp.StatusOK

@@ -70,7 +70,8 @@ func (c *validity) check(d *document, e traffic.Exchange) error {
 	}
 	// The validator finds the route by a path. That of the exchange may be one that the broker refuses.
 	_, path, _ := strings.Cut(e.Route, " ")
-	req, err := http.NewRequest(e.Method, "http://broker"+parameters.ReplaceAllString(path, "x"), bytes.NewReader(withoutNulls(e)))
+	req, err := http.NewRequest(e.Method, "http://broker"+parameters.ReplaceAllString(path, "x"),
+		bytes.NewReader(withoutNulls(e)))
 	if err != nil {
 		return err
 	}
