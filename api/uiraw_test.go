@@ -61,7 +61,7 @@ func TestTheRawViewOfAHiddenPayloadAsksAndIsLogged(t *testing.T) {
 	require.NotContains(t, asked.Body, "hidden-17")
 	require.Empty(t, w.audit("?resource=channel/c/message/m"))
 	w.press(asked, "Origin: http://evil").is(303) // open management is not open to other sites
-	shown := w.page(onM).is(200).asks() // the question of the page is another one
+	shown := w.page(onM).is(200).asks()           // the question of the page is another one
 	shown.action = onRaw
 	require.NotContains(t, w.press(shown).is(403).Body, "hidden-17")
 	require.Empty(t, w.audit("?resource=channel/c/message/m"))

@@ -5,9 +5,10 @@
 // FOLDER has the records that package traffic wrote. The command fails for what the traffic has and the document has
 // not (forward), unless malformed.txt names it, and for what the document has and the traffic has not (backward),
 // unless unseen.txt names it. The traffic is that of package api, and of the tests of cmd/broker that tests.txt names,
-// which are against a whole broker. A line of unseen.txt that names something that the traffic has, or that the document has not,
-// fails too: the file only becomes shorter. -forward leaves the second direction out, for records of some tests.
-// -codes also prints which codes the document names at a route that no answer of the route had; they fail nothing.
+// which are against a whole broker. A line of unseen.txt that names something that the traffic has, or that the
+// document has not, fails too: the file only becomes shorter. -forward leaves the second direction out, for records of
+// some tests. -codes also prints which codes the document names at a route that no answer of the route had; they fail
+// nothing.
 //
 // Of a request that was refused only the answer is compared. Members are compared by the schema that has them, and
 // codes once for all routes: which of them a route may answer is compared in the first direction only.
