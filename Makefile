@@ -56,10 +56,13 @@ t: ## run the tests of what changed since BASE= (main) and of what imports it, w
 test-quick: ## run the tests that need no real server, without the race detector
 	PENSTOCK_TEST_SERVERS=none $(GO) test -skip '$(REAL)' $$($(GO) list ./... | grep -v '/internal/test/servers$$')
 
-contract: ## compare openapi.json with what the tests of ./api send and get, both ways; ARGS=-codes: also codes by route
+contract: ## compare openapi.json with what tests of ./api and ./cmd/broker send and get, both ways; ARGS=-codes: also codes by route
 	$(GO) test -C internal/test/contract .
-	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
-	PENSTOCK_TRAFFIC=$$folder $(GO) test -count=1 ./api && $(GO) run -C internal/test/contract . $(ARGS) "$$folder"
+	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; export PENSTOCK_TRAFFIC=$$folder; \
+	tests=$$(grep -v '^#' internal/test/contract/tests.txt | paste -s -d '|'); \
+	$(GO) test -count=1 ./api && \
+	PENSTOCK_TEST_SERVERS=none $(GO) test -count=1 -skip '/real.servers$$' -run "^($$tests)\$$" ./cmd/broker && \
+	$(GO) run -C internal/test/contract . $(ARGS) "$$folder"
 
 lint: ## check format, bounds of lines and functions, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }

@@ -190,6 +190,9 @@ var table = []Route{
 
 	{Method: get, Path: "/ui/", Access: AccessUI, Summary: "the dashboard: is all well?", Query: []string{"over"}, serve: dashboard("/ui/")},
 	{Method: get, Path: "/ui/channels", Access: AccessUI, Summary: "the page of all channels", Query: []string{"group", "first"}, serve: dashboard("/ui/channels")},
+	{Method: get, Path: "/ui/groups", Access: AccessUI, Summary: "the page of all groups", Query: []string{"first", "done"}, serve: dashboard("/ui/groups")},
+	{Method: get, Path: "/ui/group/{group}/action/{action}", Access: AccessUI, Summary: "what an action on a group would do", serve: dashboard("/ui/group/{group}/action/{action}")},
+	{Method: post, Path: "/ui/group/{group}/action/{action}", Access: AccessUI, Summary: "do an action on a group", Body: smallBody, serve: dashboard("/ui/group/{group}/action/{action}")},
 	{Method: get, Path: "/ui/channel/{channel}", Access: AccessUI, Summary: "the page of a channel", Query: []string{"over", "since", "first", "place", "done"}, serve: dashboard("/ui/channel/{channel}")},
 	{Method: get, Path: "/ui/dlq", Access: AccessUI, Summary: "the page of dead letters by cause", Query: []string{"channel", "consumer"}, serve: dashboard("/ui/dlq")},
 	{Method: get, Path: "/ui/dlq/export", Access: AccessUI, Summary: "dead letters as a file", Query: []string{"channel", "consumer", "fingerprint"}, serve: dashboard("/ui/dlq/export")},
@@ -206,6 +209,7 @@ var table = []Route{
 	{Method: get, Path: "/ui/consumers", Access: AccessUI, Summary: "the page of all consumers", Query: consumersQueries, serve: dashboard("/ui/consumers")},
 	{Method: get, Path: "/ui/channel/{channel}/consumer/{consumer}", Access: AccessUI, Summary: "the page of a consumer", Query: []string{"over", "done"}, serve: dashboard("/ui/channel/{channel}/consumer/{consumer}")},
 	{Method: get, Path: "/ui/channel/{channel}/message/{message}", Access: AccessUI, Summary: "the page of a message", Query: []string{"first", "as", "show"}, serve: dashboard("/ui/channel/{channel}/message/{message}")},
+	{Method: get, Path: "/ui/channel/{channel}/message/{message}/raw", Access: AccessUI, Summary: "a payload as it was sent", serve: dashboard("/ui/channel/{channel}/message/{message}/raw")},
 	{Method: get, Path: "/ui/channel/{channel}/consumer/{consumer}/job/{job}", Access: AccessUI, Summary: "the page of a job", Query: []string{"first", "as"}, serve: dashboard("/ui/channel/{channel}/consumer/{consumer}/job/{job}")},
 	{Method: get, Path: "/ui/channel/{channel}/action/{action}", Access: AccessUI, Summary: "what an action on a channel would do", serve: dashboard("/ui/channel/{channel}/action/{action}")},
 	{Method: post, Path: "/ui/channel/{channel}/action/{action}", Access: AccessUI, Summary: "do an action on a channel", Body: smallBody, serve: dashboard("/ui/channel/{channel}/action/{action}")},

@@ -40,7 +40,11 @@ func dashboard(page string) func(*API, context.Context, *fasthttp.RequestCtx) er
 		open := byAdmin || byOpen
 		var held *answer.Body
 		from := pages{a, a.manager(rc), &held, rc, byOpen}
-		a.o.UI.Serve(context.WithValue(ctx, forPage{}, true), rc, ui.Visit{Page: page, Open: open, Source: from})
+		send := func(payload []byte) {
+			held.Send(rc, answer.Text{B: payload})
+			held = nil
+		}
+		a.o.UI.Serve(context.WithValue(ctx, forPage{}, true), rc, ui.Visit{Page: page, Open: open, Source: from, Send: send})
 		if held != nil {
 			held.Drop()
 		}

@@ -90,15 +90,21 @@ func uiExchanges(w *world) (out []wired) {
 	const revealed = "/ui/channel/{channel}/message/{message}/action/{action}"
 	m := w.insert(durable.Message{Key: "m"})
 	job := m.ID.Job(w.cat.Consumer("c", "pull").Position).String()
+	w.do("PUT", "/group/g", "name=g", formHeader)
 	for _, r := range Routes() {
 		if r.Access != AccessUI || r.Method != get || r.Path == "/ui/portal" || r.Path == "/ui/dlq/export" ||
-			r.Path == revealed || r.Path == "/ui/bench/report" {
+			r.Path == revealed || r.Path == "/ui/bench/report" || strings.HasSuffix(r.Path, "/raw") {
 			continue
 		}
 		path := strings.NewReplacer("/consumer/k", "/consumer/pull", "/job/j", "/job/"+job).Replace(example(r.Path))
 		out = append(out, wired{"GET " + r.Path, "GET " + path, w.get(path).is(200)})
 	}
 	out = append(out, wired{"GET /ui/", "GET /ui/", w.get("/ui/", "Accept: text/event-stream").is(200)})
+	binary := w.insert(durable.Message{Key: "binary", Payload: []byte{0xff}})
+	require.NotEmpty(w.t, binary)
+	const raw = "/ui/channel/{channel}/message/{message}/raw"
+	out = append(out, wired{"GET " + raw, "GET /ui/channel/c/message/m/raw", w.get("/ui/channel/c/message/m/raw").is(200)},
+		wired{"GET " + raw, "GET /ui/channel/c/message/binary/raw", w.get("/ui/channel/c/message/binary/raw").is(200)})
 	out = append(out, wired{"GET /ui/bench/report", "GET /ui/bench/report",
 		w.get("/ui/bench/report?report=" + benchReport).is(200)})
 	linked := w.do("POST", "/channel/c/consumer/pull/portal-link", `{"TTL":"1h"}`).is(200)
@@ -112,6 +118,7 @@ func uiExchanges(w *world) (out []wired) {
 		w.get("/ui/dlq/export?channel=c&consumer=pull").is(200)})
 	for route, path := range map[string]string{
 		"/ui/channel/{channel}/consumer/{consumer}/action/{action}": "/ui/channel/c/consumer/pull/action/pause",
+		"/ui/group/{group}/action/{action}":                         "/ui/group/g/action/pause",
 		"/ui/channel/{channel}/action/{action}":                     "/ui/channel/c/action/pause"} {
 		out = append(out, wired{"POST " + route, "POST " + path, w.doAction(path).is(303)})
 	}

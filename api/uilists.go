@@ -37,6 +37,42 @@ func (p pages) Channels(ctx context.Context, group, first string) (list []ui.Cha
 	return list, ""
 }
 
+// Groups lists groups from an ID on. It asks no store.
+func (p pages) Groups(first string) (list []ui.Group, next string) {
+	for i, g := range p.o.Catalogue.Groups(first, pageEntries+1) {
+		if i == pageEntries {
+			return list, g.ID
+		}
+		list = append(list, p.groupShown(g))
+	}
+	return list, ""
+}
+
+// Group returns a group. It asks no store.
+func (p pages) Group(id string) (ui.Group, error) {
+	g := p.o.Catalogue.Group(id)
+	if g == nil {
+		return ui.Group{}, errNoGroup
+	}
+	return p.groupShown(g), nil
+}
+
+// groupShown is a group with the counts of the consumers of its channels.
+func (p pages) groupShown(g *catalogue.Group) ui.Group {
+	out := ui.Group{Group: viewGroup(&g.Group), InIt: p.o.Catalogue.InGroup(g.ID)}
+	s := p.sampled(context.WithValue(context.Background(), forPage{}, true))
+	if out.Counted = s != nil; s == nil {
+		return out
+	}
+	for _, ch := range p.o.Catalogue.ChannelsOf(g.ID, "", out.InIt) {
+		for _, k := range p.o.Catalogue.Consumers(ch.ID, "", len(ch.Consumers)) {
+			n := countOf(s, k.No)
+			out.Waiting, out.Dead = out.Waiting+n.Queued, out.Dead+n.Dead
+		}
+	}
+	return out
+}
+
 // troubledOf counts the consumers that need a person, by channel.
 func (p pages) troubledOf(ctx context.Context) map[uint32]int {
 	n := map[uint32]int{}

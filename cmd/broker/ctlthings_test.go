@@ -212,3 +212,27 @@ func TestCtlAnswersAnAssistant(t *testing.T) {
 	require.Equal(t, 1, long.code)
 	require.Contains(t, long.stderr, "a request has more than")
 }
+
+// The commands of a group change what its routes show.
+func TestCtlTakesGroups(t *testing.T) {
+	parallel(t)
+	p := embeddedWorld(t).start()
+	w := newTerminal(t, p)
+	p.put("/channel/in-it", "token", "c-token")
+	require.Contains(t, w.ok("broker ctl group set tenants name=Tenants maxChannels=7 publishRate=100/1s"), "tenants")
+	w.ok("broker ctl channel set in-it group=tenants")
+	line := strings.Fields(strings.Split(w.ok("broker ctl group ls"), "\n")[1])
+	require.Equal(t, []string{"tenants", "Tenants", "ACTIVE", "1", "7", "100/1s"}, line)
+	require.Contains(t, w.ok("broker ctl channel ls --group tenants"), "in-it")
+	var shown struct{ MaxChannels int }
+	require.NoError(t, json.Unmarshal([]byte(w.ok("broker ctl group show tenants --json")), &shown))
+	require.Equal(t, 7, shown.MaxChannels)
+	w.ok("broker ctl group pause tenants")
+	require.Equal(t, "PAUSED", p.do("GET", "/group/tenants", "").json(t)["State"])
+	w.ok("broker ctl group resume tenants")
+	require.Equal(t, "ACTIVE", p.do("GET", "/group/tenants", "").json(t)["State"])
+	require.Contains(t, w.run("broker ctl group set tenants maxChannels=many").stderr, "(invalid_policy)")
+	require.Equal(t, 2, w.run("broker ctl group show nobody").code)
+	require.Equal(t, 1, w.run("broker ctl group show").code)
+	require.Contains(t, w.ok("broker ctl export"), "tenants:")
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/internal/feature/consumermetrics"
+	"github.com/penstock-broker/penstock/internal/model/apitype"
 )
 
 // newDoor returns the page with the metrics of each consumer.
@@ -16,9 +17,6 @@ func (b *broker) newDoor() *consumermetrics.Door {
 	return consumermetrics.New(consumermetrics.Options{Catalogue: b.catalogue, Book: b.book, Latest: b.sampler.Latest,
 		Holds: b.plane.Holds, Presence: b.presence, Rates: b.balancer, Policies: b.policies, NowMs: b.node.NowMs})
 }
-
-// openMetrics is the media type of the text format with exemplars.
-const openMetrics = "application/openmetrics-text"
 
 // metricsPage serves the metrics in the goroutine of the request. The adaptor of fasthttp runs a
 // net/http handler in another goroutine, with the RequestCtx as its context, and does not wait for
@@ -29,8 +27,8 @@ func metricsPage(registry *prometheus.Registry) fasthttp.RequestHandler {
 		// Of the headers of the request only one counts, so the answer is uncompressed text. OpenMetrics has
 		// exemplars.
 		header := http.Header{}
-		if bytes.Contains(rc.Request.Header.Peek(fasthttp.HeaderAccept), []byte(openMetrics)) {
-			header.Set(fasthttp.HeaderAccept, openMetrics+"; version=1.0.0")
+		if bytes.Contains(rc.Request.Header.Peek(fasthttp.HeaderAccept), []byte(apitype.MediaOpenMetrics)) {
+			header.Set(fasthttp.HeaderAccept, apitype.MediaOpenMetrics+"; version=1.0.0")
 		}
 		page := metricsWriter{header: http.Header{}, status: http.StatusOK}
 		h.ServeHTTP(&page, &http.Request{Method: http.MethodGet, Header: header})

@@ -24,6 +24,10 @@ func (p *process) page(path string, headers ...string) reply {
 		require.True(p.t, strings.HasSuffix(policy, "; sandbox"), policy)
 		return r
 	}
+	if strings.HasSuffix(path, "/raw") {
+		require.True(p.t, strings.HasPrefix(policy, "sandbox; default-src 'none'; "), policy)
+		return r
+	}
 	require.Equal(p.t, uiPolicy, policy, "%s: %s", path, r.body)
 	return r
 }
@@ -124,6 +128,10 @@ func dashboardWithData(t *testing.T) (p *process, pages []string) {
 	for _, ch := range []string{"orders", "payments", "mails"} {
 		p.put("/channel/"+ch, "token", "c-token")
 	}
+	p.put("/group/shops", "name", "All shops", "maxChannels", "20", "publishRate", "1000/1s")
+	p.put("/group/closed", "name", "Closed")
+	require.Equal(t, 200, p.do("POST", "/group/closed/pause", "").status)
+	p.put("/channel/orders", "group", "shops")
 	p.put("/channel/orders/consumer/billing", "token", "k", "callbackUrl", failing.URL+"/hooks/v1/billing",
 		"maxRetries", "1")
 	p.put("/channel/orders/consumer/search", "token", "k", "callbackUrl", fine.URL, "responses", "store")
@@ -171,5 +179,6 @@ func dashboardWithData(t *testing.T) (p *process, pages []string) {
 		"/ui/publish?channel=orders&again=order-17",
 		"/ui/redrives?channel=orders&consumer=billing",
 		"/ui/channel/orders/consumer/billing/action/redrive?canary=true",
-		"/ui/channel/orders/consumer/retrying/action/purge", "/ui/channel/orders/action/pause", "/ui/login"}
+		"/ui/channel/orders/consumer/retrying/action/purge", "/ui/channel/orders/action/pause",
+		"/ui/groups", "/ui/group/shops/action/pause", "/ui/login"}
 }

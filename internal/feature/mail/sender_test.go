@@ -142,7 +142,7 @@ func TestWhatTheMailServerSaysDecides(t *testing.T) {
 	said := func(code int, text string) error {
 		return &smtp.SMTPError{Code: code, EnhancedCode: smtp.EnhancedCode{code / 100, 1, 1}, Message: text}
 	}
-	for name, tc := range map[string]struct {
+	for name, tc := range map[string]*struct {
 		box   box
 		reply egress.Reply
 		code  int

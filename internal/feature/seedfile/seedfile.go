@@ -1,7 +1,9 @@
 // Package seedfile reads the INI file that names a broker's first producers,
 // channels and consumers, so that configuration management can create them:
 //
+//	[initial-groups]           ; group ID = name
 //	[initial-channels]         ; channel ID = name
+//	[initial-channel-groups]   ; channel ID = ID of its group
 //	[initial-producers]        ; producer ID = name
 //	[initial-consumers]        ; consumer ID = callback URL, may be empty for pull
 //	[initial-channel-tokens]   ; channel ID = token
@@ -31,8 +33,11 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
-// A Resource is a producer or a channel. An empty token means that the file names none.
-type Resource struct{ ID, Name, Token string }
+// A Resource is a producer, a channel or a group, which has no token. An empty token means that the file names none.
+type Resource struct {
+	ID, Name, Token string
+	Group           string // of a channel: the group that it carries; "": the file names none
+}
 
 // A Consumer of a channel.
 type Consumer struct {
@@ -42,8 +47,8 @@ type Consumer struct {
 
 // A Seed contains the resources that a file names, in the order of the file.
 type Seed struct {
-	Producers, Channels []Resource
-	Consumers           []Consumer
+	Producers, Channels, Groups []Resource
+	Consumers                   []Consumer
 }
 
 // A Warning names an entry that Parse left out, and the reason. It contains IDs and no
@@ -54,6 +59,9 @@ const (
 	channelSection       = "initial-channels"
 	producerSection      = "initial-producers"
 	consumerSection      = "initial-consumers"
+	groupSection         = "initial-groups"
+	channelGroupSection  = "initial-channel-groups"
+	noSection            = "" // of the tokens of groups, which have none
 	channelTokenSection  = "initial-channel-tokens"
 	producerTokenSection = "initial-producer-tokens"
 )
@@ -81,7 +89,9 @@ func Parse(text []byte) (Seed, []Warning, error) {
 	s := Seed{
 		Channels:  p.resources(channelSection, channelTokenSection),
 		Producers: p.resources(producerSection, producerTokenSection),
+		Groups:    p.resources(groupSection, noSection),
 	}
+	p.carry(s.Channels)
 	s.Consumers = p.consumers()
 	return s, p.warnings, nil
 }
@@ -168,6 +178,22 @@ func (p *parser) resources(section, tokens string) []Resource {
 	return out
 }
 
+// carry gives channels the groups that the file names.
+func (p *parser) carry(channels []Resource) {
+	for _, key := range p.keys(channelGroupSection) {
+		id, group := key.Name(), key.Value()
+		at := slices.IndexFunc(channels, func(r Resource) bool { return r.ID == id })
+		switch {
+		case at < 0:
+			p.warn("[%s] names %q, which [%s] does not", channelGroupSection, id, channelSection)
+		case !ident.ValidName(group):
+			p.warn("[%s] %q is no valid ID of a group; channel %s carries none", channelGroupSection, group, id)
+		default:
+			channels[at].Group = group
+		}
+	}
+}
+
 func (p *parser) consumers() []Consumer {
 	var out []Consumer
 	for _, key := range p.keys(consumerSection) {
@@ -215,6 +241,9 @@ func (p *parser) checkMembers(section string) {
 }
 
 func (p *parser) keys(section string) []*ini.Key {
+	if section == noSection { // the library takes it for what is before the first section
+		return nil
+	}
 	s, err := p.file.GetSection(section)
 	if err != nil {
 		return nil
@@ -223,6 +252,9 @@ func (p *parser) keys(section string) []*ini.Key {
 }
 
 func (p *parser) value(section, key string) string {
+	if section == noSection {
+		return ""
+	}
 	s, err := p.file.GetSection(section)
 	if err != nil || !s.HasKey(key) {
 		return ""
@@ -244,6 +276,7 @@ func ValidToken(s string) bool {
 type Store interface {
 	Changes(ctx context.Context, after int64) (durable.Changes, error)
 	PutProducer(ctx context.Context, p durable.Put) (durable.Producer, bool, error)
+	PutGroup(ctx context.Context, p durable.Put) (durable.Group, bool, error)
 	PutChannel(ctx context.Context, p durable.Put) (durable.Channel, bool, error)
 	PutConsumer(ctx context.Context, p durable.ConsumerPut) (durable.Consumer, bool, error)
 }
@@ -281,8 +314,11 @@ func Apply(ctx context.Context, store Store, seed Seed) error {
 			return fmt.Errorf("seedfile: producer %s: %w", r.ID, err)
 		}
 	}
+	if err := applyGroups(ctx, store, seed.Groups, stored.Groups); err != nil {
+		return err
+	}
 	for _, r := range seed.Channels {
-		if old, ok := channels[r.ID]; ok && same(r, old.Name, old.Token) {
+		if old, ok := channels[r.ID]; ok && same(r, old.Name, old.Token) && (r.Group == "" || r.Group == old.Group) {
 			continue
 		}
 		if _, _, err := store.PutChannel(ctx, put(r)); err != nil {
@@ -305,6 +341,22 @@ func Apply(ctx context.Context, store Store, seed Seed) error {
 	return nil
 }
 
+// applyGroups creates and updates groups, before the channels that carry them.
+func applyGroups(ctx context.Context, store Store, named []Resource, stored []durable.Group) error {
+	for _, r := range named {
+		known := slices.ContainsFunc(stored, func(g durable.Group) bool {
+			return !g.Deleted && g.ID == r.ID && same(r, g.Name, "")
+		})
+		if known {
+			continue
+		}
+		if _, _, err := store.PutGroup(ctx, put(r)); err != nil {
+			return fmt.Errorf("seedfile: group %s: %w", r.ID, err)
+		}
+	}
+	return nil
+}
+
 func same(r Resource, name, token string) bool {
 	return (r.Name == "" || r.Name == name) && (r.Token == "" || r.Token == token)
 }
@@ -316,6 +368,9 @@ func put(r Resource) durable.Put {
 	}
 	if r.Token != "" {
 		p.Token = &r.Token
+	}
+	if r.Group != "" {
+		p.Group = &r.Group
 	}
 	return p
 }

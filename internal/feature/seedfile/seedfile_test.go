@@ -174,7 +174,7 @@ func TestThePageOfTheSeedFileIsTrue(t *testing.T) {
 		},
 	}, seed)
 	for _, name := range []string{"initial-channels", "initial-producers", "initial-consumers", "initial-channel-tokens",
-		"initial-producer-tokens", "token", "channel", "type"} {
+		"initial-producer-tokens", "initial-groups", "initial-channel-groups", "token", "channel", "type"} {
 		require.Contains(t, string(text), "`"+name+"`")
 	}
 }
@@ -198,6 +198,11 @@ type writes struct {
 func (w *writes) PutProducer(ctx context.Context, p durable.Put) (durable.Producer, bool, error) {
 	w.n++
 	return w.Store.PutProducer(ctx, p)
+}
+
+func (w *writes) PutGroup(ctx context.Context, p durable.Put) (durable.Group, bool, error) {
+	w.n++
+	return w.Store.PutGroup(ctx, p)
 }
 
 func (w *writes) PutChannel(ctx context.Context, p durable.Put) (durable.Channel, bool, error) {
@@ -345,4 +350,33 @@ func TestApplyCreatesAnewWhatWasDeleted(t *testing.T) {
 		require.Len(t, after.Channels, 4)
 		require.Len(t, after.Consumers, 6)
 	}
+}
+
+// Groups are made before the channels that carry them, and a restart with the same file changes nothing.
+func TestGroupsOfTheFile(t *testing.T) {
+	const text = "shop=x\n[initial-groups]\nshop=The shop\n~own=x\n[initial-channels]\norders=Orders\nplain=Plain\n" +
+		"[initial-channel-groups]\norders=shop\nnone=shop\nplain=not valid\n"
+	seed, warnings := parse(t, text)
+	require.Equal(t, []seedfile.Resource{{ID: "shop", Name: "The shop"}}, seed.Groups)
+	for _, want := range []string{`"~own" begins with ~`, `[initial-channel-groups] names "none"`,
+		`"not valid" is no valid ID of a group; channel plain carries none`} {
+		require.Contains(t, warnings, want)
+	}
+	store := open(t)
+	require.NoError(t, seedfile.Apply(t.Context(), store, seed))
+	got, err := store.Changes(t.Context(), 0)
+	require.NoError(t, err)
+	require.Len(t, got.Groups, 1)
+	require.Equal(t, "The shop", got.Groups[0].Name)
+	for _, c := range got.Channels {
+		require.Equal(t, map[string]string{"orders": "shop", "plain": ""}[c.ID], c.Group)
+	}
+	store.n = 0
+	require.NoError(t, seedfile.Apply(t.Context(), store, seed))
+	require.Zero(t, store.n)
+	seed.Groups[0].Name = "Shops"
+	require.NoError(t, seedfile.Apply(t.Context(), store, seed))
+	require.Equal(t, 1, store.n)
+	seed.Channels[0].Group = "nowhere"
+	require.ErrorContains(t, seedfile.Apply(t.Context(), store, seed), "channel orders")
 }

@@ -24,6 +24,7 @@ type action struct {
 type target struct {
 	Channel, Consumer string // Consumer is "" for an action on a channel
 	Message           string // of an action on a message
+	Group             string // of an action on a group; then the others are ""
 	Action            string
 	Query             url.Values // what else the action needs
 }
@@ -31,17 +32,27 @@ type target struct {
 // URL is the page that asks, API the path of the target in the API.
 func (t *target) URL() string {
 	to := t.Page() + "/action/" + t.Action
+	if t.Group != "" {
+		to = Prefix + "group/" + t.Group + "/action/" + t.Action
+	}
 	if len(t.Query) > 0 {
 		to += "?" + t.Query.Encode()
 	}
 	return to
 }
 
-func (t *target) API() string { return "/" + strings.TrimPrefix(t.Page(), Prefix) }
+func (t *target) API() string {
+	if t.Group != "" {
+		return "/group/" + t.Group
+	}
+	return "/" + strings.TrimPrefix(t.Page(), Prefix)
+}
 
 // Page is the page of the target.
 func (t *target) Page() string {
 	switch {
+	case t.Group != "":
+		return groupsURL
 	case t.Message != "":
 		return messageURL(t.Channel, t.Message)
 	case t.Consumer == "":
@@ -52,7 +63,10 @@ func (t *target) Page() string {
 
 // Name is the target in a sentence.
 func (t *target) Name() string {
-	if t.Consumer == "" {
+	switch {
+	case t.Group != "":
+		return t.Group
+	case t.Consumer == "":
 		return t.Channel
 	}
 	return t.Consumer + " of " + t.Channel
@@ -96,10 +110,13 @@ var (
 // act shows what an action would do, or does it.
 func (d *Dashboard) act(ctx context.Context, rc *fasthttp.RequestCtx, visit Visit) {
 	v := d.view(rc, visit)
-	t := &target{Channel: v.id("channel"), Consumer: v.id("consumer"), Action: v.id("action"),
+	t := &target{Channel: v.id("channel"), Consumer: v.id("consumer"), Group: v.id("group"), Action: v.id("action"),
 		Query: v.query("fingerprint", "canary", "redrive")}
 	actions := channelActions
-	if t.Consumer != "" {
+	switch {
+	case t.Group != "":
+		actions = groupActions
+	case t.Consumer != "":
 		actions = consumerActions
 	}
 	a, known := actions[t.Action]
@@ -164,7 +181,7 @@ func differ(was, is string) bool {
 // perform does an action, and says so in the log.
 func (d *Dashboard) perform(v *view, visit Visit, a *action, t *target) {
 	out, err := a.do(v, t)
-	log := d.o.Log.With("action", t.Action, "channel", t.Channel, "consumer", t.Consumer, "address",
+	log := d.o.Log.With("action", t.Action, "channel", t.Channel, "consumer", t.Consumer, "group", t.Group, "address",
 		d.o.Client(v.rc).String(), "request_id", string(v.rc.Response.Header.Peek("X-Request-ID")))
 	if v.portal != nil {
 		log = log.With("by_link", true)
@@ -273,6 +290,9 @@ func (v *view) said() string {
 	}
 	n, err := strconv.Atoi(parts[1])
 	t := &target{Channel: v.id("channel"), Consumer: v.id("consumer"), Action: parts[0]}
+	if string(v.rc.Path()) == groupsURL {
+		t.Group = "any" // its page is that of all
+	}
 	if err != nil || !same(strings.Join(parts, "."), v.d.doneOf(t, int64(n))) {
 		return ""
 	}

@@ -35,7 +35,8 @@
 // Somebody who has a portal link (portal.go) needs no session: it opens the pages of one consumer and the actions that
 // the token of that consumer allows, and nothing else.
 //
-// A payload that the setting hides is shown in two steps too (reveal.go), after an entry in the audit log.
+// A payload that the setting hides is shown in two steps too (reveal.go), after an entry in the audit log. raw.go has
+// it as it was sent, in an answer of no origin. groups.go has the groups of channels.
 //
 // # Search
 //

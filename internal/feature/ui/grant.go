@@ -63,6 +63,8 @@ func (g *Grant) opens(page string, v *view) bool {
 		d.Door, d.Dead = scope.Owner, true
 	case "/ui/channel/{channel}/action/{action}", revealRoute:
 		return g.does(v.id("action"), d.Channel, "")
+	case "/ui/group/{group}/action/{action}":
+		return g.does(v.id("action"), "", "")
 	case "/ui/channel/{channel}/consumer/{consumer}/action/{action}":
 		return g.does(v.id("action"), d.Channel, d.Consumer)
 	case "/ui/dlq", exportPath, "/ui/redrives", "/ui/replays":

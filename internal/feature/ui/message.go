@@ -56,6 +56,7 @@ type messageView struct {
 	Now     time.Time
 	URL     string // of the page
 	Reveal  string // page that asks before the payload is shown; "": there is none
+	Raw     string // the payload as it was sent; "": there is none
 	Again   string // page that sends the message again; "": the dashboard only reads
 }
 
@@ -108,8 +109,8 @@ func jobPage(ctx context.Context, v *view) (title string, content any, err error
 // messageView makes what both pages show.
 func (v *view) messageView(m Message, q url.Values) *messageView {
 	payloads := v.payloads()
-	p := &messageView{Reveal: v.revealURL(&m), Message: m, Now: v.now, Reasons: reasonsOf(m.Why), Curl: v.curl(&m),
-		Shown: payloads.show(m.Payload, q.Get("as"), m.Coding != "" && m.Coding != "identity")}
+	p := &messageView{Reveal: v.revealURL(&m), Raw: v.rawURL(&m), Message: m, Now: v.now, Reasons: reasonsOf(m.Why),
+		Curl: v.curl(&m), Shown: payloads.show(m.Payload, q.Get("as"), m.Coding != "" && m.Coding != "identity")}
 	p.URL = messageURL(m.Channel, m.ID)
 	if !v.d.o.ReadOnly && v.mayPublish() {
 		p.Again = publishURL(m.Channel, m.ID)

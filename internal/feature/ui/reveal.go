@@ -42,7 +42,7 @@ func (d *Dashboard) reveal(ctx context.Context, rc *fasthttp.RequestCtx, visit V
 	switch {
 	case d.o.ReadOnly:
 		refusal = errReadOnly
-	case v.id("action") != revealAction || v.portal != nil || d.o.Payloads.whole():
+	case v.id("action") != revealAction && v.id("action") != rawAction || v.portal != nil || d.o.Payloads.whole():
 		refusal = errNoAction
 	case rc.IsPost() && !ownForm(rc):
 		refusal = errForeignForm
@@ -51,18 +51,23 @@ func (d *Dashboard) reveal(ctx context.Context, rc *fasthttp.RequestCtx, visit V
 		d.refuse(v, visit, refusal)
 		return
 	}
-	m, err := v.src.Message(ctx, v.id("channel"), v.id("message"), "", rc.IsPost())
+	raw := v.id("action") == rawAction
+	m, err := v.src.Message(ctx, v.id("channel"), v.id("message"), "", rc.IsPost() && !raw)
 	if err != nil {
 		d.refuse(v, visit, err)
 		return
 	}
-	t := &target{Channel: m.Channel, Message: m.ID, Action: revealAction}
+	t := &target{Channel: m.Channel, Message: m.ID, Action: v.id("action")}
 	q := question{Title: "Show the payload of " + m.ID + "?", Hits: plural(len(m.Payload), "byte") +
 		", and what its consumers responded, would be shown once.", Bound: m.Own, Then: []string{
 		"The audit log gets an entry first: who looked, from where, and at which message. Without the entry nothing is " +
 			"shown.",
 		"Whoever sees the screen sees it too. The page is in no history of the browser that a reload would show: it asks " +
 			"again."}}
+	if raw {
+		q.Title, q.Hits = "Show the payload of "+m.ID+" as it was sent?", plural(len(m.Payload),
+			"byte")+" would be shown once."
+	}
 	p := confirmation{question: q, Target: t, Name: "Show it"}
 	status := fasthttp.StatusOK
 	if rc.IsPost() {
@@ -81,8 +86,13 @@ func (d *Dashboard) showOnce(ctx context.Context, v *view, visit Visit, m Messag
 		d.refuse(v, visit, err)
 		return
 	}
+	raw := v.id("action") == rawAction
 	d.o.Log.Info("a payload was revealed", "channel", m.Channel, "message", m.ID, "bytes", strconv.Itoa(len(m.Payload)),
-		"address", d.o.Client(v.rc).String())
+		"address", d.o.Client(v.rc).String(), "raw", raw)
+	if raw {
+		sendRaw(v.rc, visit, &m)
+		return
+	}
 	v.revealed = true
 	p := v.messageView(m, nil)
 	p.Forms = nil // other forms would be other looks

@@ -23,6 +23,9 @@ type Source interface {
 	// Channels lists channels from an ID on, those of a group or of any (""), and Channel says how one is doing.
 	Channels(ctx context.Context, group, first string) (list []Channel, next string)
 	Channel(ctx context.Context, id string, over Span) (Channel, error)
+	// Groups lists groups of channels from an ID on, and Group returns one.
+	Groups(first string) (list []Group, next string)
+	Group(id string) (Group, error)
 	// Scheduled, Bulks and Replays list those of a channel, or of a consumer, from the entry first on.
 	Scheduled(ctx context.Context, channel, first, place string) (list []Scheduled, next, at string, err error)
 	Bulks(ctx context.Context, channel, first string) (list []apitype.Bulk, next string, err error)

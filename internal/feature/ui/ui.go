@@ -69,6 +69,7 @@ func New(o Options) *Dashboard {
 		"/ui/consumers":         {"consumers", "consumers", consumersPage, true},
 		"/ui/channels":          {"channels", "channels", channelsPage, true},
 		"/ui/channel/{channel}": {"channel", "channels", channelPage, true},
+		groupsURL:               {"groups", "channels", groupsPage, true},
 		"/ui/dlq":               {"dlq", "dlq", deadPage, true},
 		"/ui/redrives":          {"redrives", "dlq", redrivesPage, true},
 		"/ui/scheduled":         {"scheduled", "scheduled", scheduledPage, true},
@@ -90,6 +91,8 @@ type Visit struct {
 	Page   string // path of its route
 	Open   bool   // it needs no session
 	Source Source
+	// Send answers with a payload of the Source, whose memory counts until it is written; nil: it is not counted.
+	Send func(payload []byte)
 
 	portal *portal // whoever asks came by a link; nil: not so
 	grant  *Grant  // whoever asks has logged in with an API token; nil: not so
@@ -166,6 +169,10 @@ func (d *Dashboard) Serve(ctx context.Context, rc *fasthttp.RequestCtx, visit Vi
 		}
 		if visit.Page == revealRoute {
 			d.reveal(ctx, rc, visit)
+			return
+		}
+		if visit.Page == rawRoute {
+			d.raw(ctx, rc, visit)
 			return
 		}
 		if rc.UserValue("action") != nil {

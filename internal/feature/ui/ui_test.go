@@ -80,6 +80,17 @@ func (f full) Overview(context.Context, Span) (o Overview) {
 
 func (full) Troubled() int { return 3 }
 
+func (f full) Groups(string) ([]Group, string) {
+	var g Group
+	fill(reflect.ValueOf(&g).Elem(), f.text)
+	return []Group{g, g}, f.text
+}
+
+func (f full) Group(string) (g Group, err error) {
+	fill(reflect.ValueOf(&g).Elem(), f.text)
+	return g, nil
+}
+
 func (f full) Consumer(context.Context, string, string, Span) (c Consumer, err error) {
 	fill(reflect.ValueOf(&c).Elem(), f.text)
 	c.Type = "pull"
@@ -182,6 +193,8 @@ type empty struct{ err error }
 
 func (empty) Overview(context.Context, Span) Overview { return Overview{} }
 func (empty) Troubled() int                           { return 0 }
+func (empty) Groups(string) ([]Group, string)         { return nil, "" }
+func (e empty) Group(string) (Group, error)           { return Group{}, e.err }
 func (e empty) Consumer(context.Context, string, string, Span) (Consumer, error) {
 	return Consumer{}, e.err
 }
@@ -295,7 +308,7 @@ func TestAPageSaysWhyThereIsNone(t *testing.T) {
 	for path := range d.pages {
 		switch path {
 		case "/ui/", "/ui/channels", "/ui/brokers", "/ui/bench", "/ui/replays", "/ui/redrives", "/ui/search",
-			"/ui/publish":
+			"/ui/publish", "/ui/groups":
 			continue // they show what the broker knows
 		}
 		rc := visit(d, path, empty{problem.New(404, "none_such", hostile)})

@@ -36,7 +36,7 @@ type PullMessage struct {
 }
 
 // A MoveRequest moves one job of a pull consumer. With Lease, or with the lease in X-Broker-Lease, QUEUED
-// gives the job back and INFLIGHT extends its lease.
+// gives the job back and INFLIGHT extends its lease. A member that is null counts as absent.
 type MoveRequest struct {
 	Lease     string `json:"Lease,omitempty"`
 	NextState string `json:"NextState"` // INFLIGHT, DELIVERED, DEAD or QUEUED
@@ -68,6 +68,7 @@ type MoveResult struct {
 // parameters with these names in lower case are an alternative.
 type ClaimRequest struct {
 	Limit int `json:"Limit,omitempty"` // of jobs, from 1; a larger one counts as the largest
+	Size  int `json:"Size,omitempty"`  // another name of Limit
 	// for the first job: a Go duration or whole seconds, as a text; the broker accepts a number too
 	Wait    string `json:"Wait,omitempty"`
 	Timeout int64  `json:"Timeout,omitempty"` // of the leases: whole seconds, from 1
@@ -95,7 +96,7 @@ type ClaimedJob struct {
 	Message    PullMessage `json:"Message"`
 }
 
-// An UpdatesRequest moves many jobs of a pull consumer.
+// An UpdatesRequest moves many jobs of a pull consumer. A member of an entry that is null counts as absent.
 type UpdatesRequest struct {
 	Updates []Update `json:"Updates"` // each job once; never null
 }

@@ -4,17 +4,20 @@ import "slices"
 
 // The media types of bodies.
 const (
-	MediaJSON    = "application/json"
-	MediaForm    = "application/x-www-form-urlencoded"
-	MediaLines   = "application/x-ndjson"     // one JSON value a line
-	MediaProblem = "application/problem+json" // a Problem
-	MediaMetrics = "text/plain"               // the text format of Prometheus
-	MediaHTML    = "text/html"                // a page for people
-	MediaCSS     = "text/css"                 // a style sheet of pages
-	MediaScript  = "text/javascript"          // the script of pages
-	MediaEvents  = "text/event-stream"        // a page that is brought up to date
-	MediaSVG     = "image/svg+xml"            // an image of pages
-	MediaAny     = "*/*"                      // any bytes
+	MediaJSON        = "application/json"
+	MediaForm        = "application/x-www-form-urlencoded"
+	MediaLines       = "application/x-ndjson"         // one JSON value a line
+	MediaProblem     = "application/problem+json"     // a Problem
+	MediaMetrics     = "text/plain"                   // the text format of Prometheus
+	MediaOpenMetrics = "application/openmetrics-text" // the same with exemplars
+	MediaText        = "text/plain"                   // a payload as it was sent
+	MediaBytes       = "application/octet-stream"     // the same, where it is no text
+	MediaHTML        = "text/html"                    // a page for people
+	MediaCSS         = "text/css"                     // a style sheet of pages
+	MediaScript      = "text/javascript"              // the script of pages
+	MediaEvents      = "text/event-stream"            // a page that is brought up to date
+	MediaSVG         = "image/svg+xml"                // an image of pages
+	MediaAny         = "*/*"                          // any bytes
 )
 
 // A Body is the body of a request or an answer.
@@ -167,6 +170,11 @@ var routes = []Route{
 	{"GET", "/ui/bulks", none, livePage},
 	{"GET", "/ui/replays", none, livePage},
 	{"GET", "/ui/brokers", none, livePage},
+	{"GET", "/ui/groups", none, livePage},
+	{"GET", "/ui/group/{group}/action/{action}", none, page},
+	{"POST", "/ui/group/{group}/action/{action}", form(ActionForm{}), []Answer{{303, none}}},
+	{"GET", "/ui/channel/{channel}/message/{message}/raw", none,
+		[]Answer{{200, Body{MediaText, nil}}, {200, Body{MediaBytes, nil}}}},
 	{"GET", "/ui/bench", none, page},
 	{"GET", "/ui/bench/report", none, page},
 	{"GET", "/ui/publish", none, page},
@@ -180,7 +188,8 @@ var routes = []Route{
 	{"GET", "/ui/channel/{channel}/action/{action}", none, page},
 	{"POST", "/ui/channel/{channel}/action/{action}", form(ActionForm{}), []Answer{{303, none}}},
 	{"GET", "/ui/channel/{channel}/message/{message}/action/{action}", none, page},
-	{"POST", "/ui/channel/{channel}/message/{message}/action/{action}", form(ActionForm{}), page},
+	{"POST", "/ui/channel/{channel}/message/{message}/action/{action}", form(ActionForm{}),
+		[]Answer{{200, Body{MediaHTML, nil}}, {200, Body{MediaText, nil}}, {200, Body{MediaBytes, nil}}}},
 	{"GET", "/ui/channel/{channel}/consumer/{consumer}/action/{action}", none, page},
 	{"POST", "/ui/channel/{channel}/consumer/{consumer}/action/{action}", form(ActionForm{}),
 		[]Answer{{303, none}, {200, Body{MediaHTML, nil}}}}, // by what there is to tell
@@ -195,7 +204,7 @@ var routes = []Route{
 	{"GET", "/", none, []Answer{{200, Body{MediaJSON, Root{}}}, {200, Body{MediaHTML, nil}}, {303, none}}}, // by Accept
 	{"GET", "/livez", none, ok(Health{})},
 	{"GET", "/readyz", none, ok(Health{})},
-	{"GET", "/metrics", none, []Answer{{200, Body{MediaMetrics, nil}}}},
+	{"GET", "/metrics", none, []Answer{{200, Body{MediaMetrics, nil}}, {200, Body{MediaOpenMetrics, nil}}}},
 	{"GET", "/metrics/consumers", none, []Answer{{200, Body{MediaMetrics, nil}}}},
 	{"GET", "/version", none, ok(Version{})},
 	{"GET", "/openapi.json", none, []Answer{{200, Body{MediaJSON, nil}}}}, // OpenAPI says what it has

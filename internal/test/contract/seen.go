@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"mime"
+	"mime/multipart"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -64,7 +65,7 @@ func (d *document) seenRequest(e traffic.Exchange, op *operation, all items) {
 		low := strings.ToLower(name)
 		if known != "" {
 			all.add(e.Route, "takes header", known)
-		} else if (strings.HasPrefix(low, "x-broker-") || d.header[low]) && !has(d.Common, name) {
+		} else if (strings.HasPrefix(low, "x-broker-") || d.header[low]) && !has(d.Common, name) && !ignored(e, name) {
 			all.add(e.Route, "takes header", name)
 		}
 	}
@@ -74,8 +75,36 @@ func (d *document) seenRequest(e traffic.Exchange, op *operation, all items) {
 	sent := sentMedia(op, e)
 	m, name := chosen(op.Body.Content, sent)
 	all.add(e.Route, "takes", name)
-	if !e.Cut {
+	switch {
+	case e.Cut:
+	case name == "multipart/form-data":
+		for _, part := range partsOf(e) {
+			all.add("member", e.Route+" takes "+name+"."+part)
+		}
+	default:
 		walker{d, all, true}.body(sent, e.Body, m, e.Route+" takes "+name)
+	}
+}
+
+// ignored reports whether a header asks nothing of a route: a preference that it does not know (RFC 7240), and a body
+// that has no coding.
+func ignored(e traffic.Exchange, name string) bool {
+	return strings.EqualFold(name, "Prefer") ||
+		strings.EqualFold(name, "Content-Encoding") && strings.EqualFold(e.Headers.Get(name), "identity")
+}
+
+// partsOf returns the names of the parts of a form of parts, up to the first that cannot be read.
+func partsOf(e traffic.Exchange) (names []string) {
+	_, params, err := mime.ParseMediaType(e.Headers.Get("Content-Type"))
+	if err != nil {
+		return nil
+	}
+	for r := multipart.NewReader(bytes.NewReader(e.Body), params["boundary"]); ; {
+		part, err := r.NextPart()
+		if err != nil {
+			return names
+		}
+		names = append(names, part.FormName())
 	}
 }
 

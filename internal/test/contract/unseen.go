@@ -9,6 +9,23 @@ import (
 //go:embed unseen.txt
 var unseenText string
 
+//go:embed malformed.txt
+var malformedText string
+
+// unmeant returns the differences that no line of a text begins: those lines are of requests that a test malforms on
+// purpose, and that the broker takes or refuses in part. Lines that begin with # are comments.
+func unmeant(differences []string, text string) []string {
+	meant, _ := excused(text)
+	return slices.DeleteFunc(differences, func(one string) bool {
+		for begin := range meant {
+			if strings.HasPrefix(one, begin) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // excused returns the sentences of a text, a line each; lines that begin with # are comments. A line that begins with
 // a question mark is of what some runs have and others have not: it is also in rare.
 func excused(text string) (all, rare items) {

@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,6 +18,7 @@ import (
 	"github.com/pb33f/libopenapi-validator/config"
 	"github.com/pb33f/libopenapi-validator/errors"
 
+	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/test/traffic"
 )
 
@@ -66,7 +70,8 @@ func (c *validity) check(d *document, e traffic.Exchange) error {
 	}
 	// The validator finds the route by a path. That of the exchange may be one that the broker refuses.
 	_, path, _ := strings.Cut(e.Route, " ")
-	req, err := http.NewRequest(e.Method, "http://broker"+parameters.ReplaceAllString(path, "x"), bytes.NewReader(e.Body))
+	req, err := http.NewRequest(e.Method, "http://broker"+parameters.ReplaceAllString(path, "x"),
+		bytes.NewReader(withoutNulls(e)))
 	if err != nil {
 		return err
 	}
@@ -86,6 +91,40 @@ func (c *validity) check(d *document, e traffic.Exchange) error {
 	_, wrong := c.v.GetResponseBodyValidator().ValidateResponseBody(req, res)
 	c.note(e, "the answer", wrong)
 	return nil
+}
+
+// withoutNulls returns the body of a request without the members that are null, on routes where they count as absent.
+func withoutNulls(e traffic.Exchange) []byte {
+	if !slices.Contains([]string{"MoveRequest", "UpdatesRequest", "ClaimRequest"}, typeOf(e.Route)) {
+		return e.Body
+	}
+	var v map[string]any
+	if json.Unmarshal(e.Body, &v) != nil {
+		return e.Body
+	}
+	isNull := func(_ string, one any) bool { return one == nil }
+	maps.DeleteFunc(v, isNull)
+	updates, _ := v["Updates"].([]any)
+	for _, one := range updates {
+		if one, ok := one.(map[string]any); ok {
+			maps.DeleteFunc(one, isNull)
+		}
+	}
+	body, err := json.Marshal(v)
+	if err != nil {
+		return e.Body
+	}
+	return body
+}
+
+// typeOf names the type of the request of a route in package apitype; "": it has none.
+func typeOf(route string) string {
+	for _, r := range apitype.Routes() {
+		if r.Method+" "+r.Path == route && r.Request.Value != nil {
+			return reflect.TypeOf(r.Request.Value).Name()
+		}
+	}
+	return ""
 }
 
 // note keeps what is wrong, once for each route and kind of fault.

@@ -166,6 +166,7 @@ var answerHeaders = []answerWord{
 	{"200", word{"X-Broker-Response-Status", "POST */request", "status of the response", aText}},
 	{"200", word{"X-Broker-Response-Truncated", "POST */request", "true: the response was longer than what is kept", aText}},
 	{"200", word{"X-Broker-Consumer-ID", "POST */request", "who responded", aText}},
+	{"200", word{"Content-Language", "POST */request", "that of the response, as every header of it that the broker keeps", aText}},
 	{"*", word{"X-Broker-Claimed", "POST */job/{job}", "whether the job is the caller's", aText}},
 	{"*", word{"X-Broker-Lease", "POST */job/{job}", "the lease", aText}},
 	{"*", word{"X-Broker-Replay", "POST */job/{job}", "ID of the replay that repeats the job", aText}},
@@ -174,7 +175,7 @@ var answerHeaders = []answerWord{
 	{"200 202", word{"Retry-After", "POST */claim, GET */queued-jobs, GET */responses, POST */request, GET /receipt/*", "seconds to wait", aText}},
 	{"*", word{"Vary", "GET /, GET /openapi.json, GET /docs*, GET /ui/style.css, GET /ui/icon.svg, GET /ui/script.js", "the headers of the request that the answer depends on", aText}},
 	{"200", word{"X-Amzn-RequestId", "POST /, POST /sqs/*", "that of X-Request-ID, as clients of SQS look for it", aText}},
-	{"200", word{"Content-Disposition", "GET /ui/dlq/export", "the name of the file", aText}},
+	{"200", word{"Content-Disposition", "GET /ui/dlq/export, GET */raw, POST /ui/channel/{channel}/message/{message}/action/{action}", "the name of the file", aText}},
 }
 
 // An answerWord is a header of the answers with some statuses, * for all.
@@ -275,7 +276,7 @@ var routesOfCodes = []codesOf{
 	{"POST */rotate-token", "invalid_overlap"},
 	{"GET */reconcile", "books_busy"},
 	{"*/revive/{link}, GET /ui/*, POST /ui/*", "link_invalid"},
-	{"GET /receipt/*", "receipt_not_found not_stored"},
+	{"GET /receipt/*", "receipt_not_found not_stored not_replicated"},
 	{"GET /metrics*", "no_metrics"},
 	{"GET /readyz", "store_not_writable store_unreachable"},
 	{"*/channel/{channel}*, GET /metrics/consumers, GET /history, GET /consumers, GET /job-status, GET /dlq-status", "channel_not_found"},

@@ -32,6 +32,7 @@ type builder struct {
 	used     map[string]bool // operationIds
 	missing  []string        // what has no description
 	spoken   map[string]bool // descriptions that are used
+	failures map[string]bool // components of errors that routes have
 }
 
 // generate returns the document.
@@ -43,7 +44,7 @@ func generate(root string) ([]byte, error) {
 // build makes the document.
 func build(root string) (*builder, []byte, error) {
 	b := &builder{root: root, routes: api.Routes(), types: map[string]apitype.Route{}, used: map[string]bool{},
-		spoken: map[string]bool{}}
+		spoken: map[string]bool{}, failures: map[string]bool{}}
 	for _, r := range apitype.Routes() {
 		b.types[r.Method+" "+r.Path] = r
 	}
@@ -345,15 +346,11 @@ func (b *builder) responsesOf(r api.Route, types apitype.Route) (out object) {
 		out.add("303", object{{"description", "to the login: the request has no session"}, {"headers",
 			b.headersOf(route, 303)}})
 	}
-	kind := ""
-	switch r.Access {
-	case api.AccessSQS:
-		kind = sqsOf
-	case api.AccessUI, api.AccessLink:
-		kind = pageOf
-	}
 	for _, status := range b.failing(r) {
-		out.add(strconv.Itoa(status), reference("responses", kind+strconv.Itoa(status)))
+		if name := failureOf(r, status); name != "" {
+			b.failures[name] = true
+			out.add(strconv.Itoa(status), reference("responses", name))
+		}
 	}
 	return out
 }

@@ -66,6 +66,58 @@ const (
 	sqsOf  = "sqs-"
 )
 
+// A form is how the errors of a kind of routes with some statuses look.
+type form struct {
+	kind     string
+	statuses []int
+	media    []string
+}
+
+// The door for SQS has a few statuses, and the document says them in its own media types. A request to / that names no
+// action of SQS and is not well-formed is refused before the door. Pages say in HTML what is wrong with what they were
+// asked for; a request that is refused before it comes to a page gets a problem.
+var forms = []form{
+	{sqsOf, []int{400, 403, 404, 405, 429, 500, 503}, []string{"application/x-amz-json-1.0", "text/xml"}},
+	{sqsOf, []int{400}, []string{apitype.MediaProblem}},
+	{pageOf, []int{400, 401, 403, 404, 405, 409, 410, 429, 500, 503}, []string{"text/html"}},
+	{pageOf, []int{400, 403, 404, 408, 410, 413, 415, 429, 431, 500, 503}, []string{apitype.MediaProblem}},
+}
+
+// formsOf are the media types of the errors of a kind with a status; none: there is no such error.
+func formsOf(kind string, status int) (out object) {
+	for _, f := range forms {
+		if f.kind != kind || !slices.Contains(f.statuses, status) {
+			continue
+		}
+		for _, media := range f.media {
+			of := object{{"schema", object{}}}
+			if media == apitype.MediaProblem {
+				of = object{{"schema", reference("schemas", "Problem")}}
+			}
+			out.add(media, of)
+		}
+	}
+	return out
+}
+
+// failureOf names the component with the errors of a route with a status; "": it has none.
+func failureOf(r api.Route, status int) string {
+	kind := ""
+	switch r.Access {
+	case api.AccessSQS:
+		kind = sqsOf
+	case api.AccessUI, api.AccessLink:
+		kind = pageOf
+	}
+	switch {
+	case kind != "" && len(formsOf(kind, status)) > 0:
+		return kind + strconv.Itoa(status)
+	case kind == "" || r.Path == "/" && slices.Contains([]int{408, 413, 431}, status): // refused before the door
+		return strconv.Itoa(status)
+	}
+	return ""
+}
+
 // responses are the problems by status.
 func (b *builder) responses() (out object) {
 	var statuses []int
@@ -89,27 +141,31 @@ func (b *builder) responses() (out object) {
 		out.add(strconv.Itoa(status), object{{"description", strings.Join(texts, "\n")}, {"headers", headers},
 			{"content", object{{"application/problem+json", object{{"schema", schema}}}}}})
 	}
-	any, wrong := object{{"schema", object{}}}, object{{"schema", reference("schemas", "Problem")}}
 	for _, status := range statuses {
-		headers := append(object{{"X-Request-ID", reference("headers", "X-Request-ID")}}, pageHeaders(status)...)
-		out.add(pageOf+strconv.Itoa(status), object{{"description", "a page that says what is wrong, or a problem"},
-			{"headers", headers}, {"content", object{{"text/html", any}, {apitype.MediaProblem, wrong}}}})
-		headers = append(slices.Clone(headers), member{"X-Amzn-RequestId", object{{"schema", aText}}},
-			member{"X-Amzn-Query-Error", object{{"schema", aText}}})
-		out.add(sqsOf+strconv.Itoa(status), object{{"description", "an error as SQS has it, or a problem"},
-			{"headers", headers}, {"content", object{{"application/x-amz-json-1.0", any}, {"text/xml", any},
-				{apitype.MediaProblem, wrong}}}})
+		for _, of := range []struct{ kind, text string }{{pageOf, "a page that says what is wrong, or a problem"},
+			{sqsOf, "an error as SQS has it, or a problem"}} {
+			name := of.kind + strconv.Itoa(status)
+			if !b.failures[name] {
+				continue
+			}
+			headers := append(object{{"X-Request-ID", reference("headers", "X-Request-ID")}}, pageHeaders(of.kind, status)...)
+			out.add(name, object{{"description", of.text}, {"headers", headers}, {"content", formsOf(of.kind, status)}})
+		}
 	}
 	return out
 }
 
-// pageHeaders are the headers of the errors of pages.
-func pageHeaders(status int) object {
+// pageHeaders are the headers of the errors of pages, and of SQS.
+func pageHeaders(kind string, status int) (out object) {
 	switch status {
-	case 401, 405, 429, 503:
-		return failureHeaders(status)[:1]
+	case 405, 429, 503:
+		out = failureHeaders(status)[:1]
 	}
-	return nil
+	if kind == sqsOf {
+		out = append(out, member{"X-Amzn-RequestId", object{{"schema", aText}}},
+			member{"X-Amzn-Query-Error", object{{"schema", aText}}})
+	}
+	return out
 }
 
 // failureHeaders are the headers of errors.
@@ -127,12 +183,13 @@ func failureHeaders(status int) (out object) {
 	case 429, 503:
 		header("Retry-After", "seconds to wait, where waiting helps")
 	}
-	if status >= 400 && status < 500 && status != 409 {
+	if slices.Contains([]int{400, 401, 403, 404, 412, 413, 429}, status) {
 		header("X-Broker-Claimed", "of a move to INFLIGHT: false")
 	}
 	if status == 502 || status == 504 {
 		header("Location", "where the responses are")
 		header("Preference-Applied", "how long the request waited for a response")
+		header("X-Broker-Ack", "what is promised of the message, which is stored")
 	}
 	return out
 }

@@ -4,11 +4,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/penstock-broker/penstock/internal/test/traffic"
@@ -16,18 +13,6 @@ import (
 
 // contract is the module that compares openapi.json with the traffic of the tests.
 const contract = "internal/test/contract"
-
-// keepControl removes the records that are not of package api. The tests of cmd/broker also send what is malformed on
-// purpose, which no schema describes; their record is for whoever looks at the differences by hand.
-func keepControl(folder string) error {
-	records, err := filepath.Glob(filepath.Join(folder, "*"))
-	for _, name := range records {
-		if !strings.HasPrefix(filepath.Base(name), "api.test-") {
-			err = errors.Join(err, os.Remove(name))
-		}
-	}
-	return err
-}
 
 // compareTraffic tests that module and runs it with the records of a run, whose folder env names. It reports whether
 // there are no differences.
@@ -37,10 +22,6 @@ func compareTraffic(ctx context.Context, env []string, out io.Writer) bool {
 		if of, ok := strings.CutPrefix(line, traffic.Folder+"="); ok {
 			folder = of
 		}
-	}
-	if err := keepControl(folder); err != nil {
-		fmt.Fprintln(out, err)
-		return false
 	}
 	for _, args := range [][]string{{"test", "-C", contract, "."}, {"run", "-C", contract, ".", "-forward", folder}} {
 		cmd := command(ctx, args...)
