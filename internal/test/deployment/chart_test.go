@@ -48,8 +48,8 @@ type scaledObject struct {
 	} `json:"spec"`
 }
 
-// types are the Go types of the documents, by version and kind.
-var types = map[string]func() meta.Object{
+// goTypes are the Go types of the documents, by version and kind.
+var goTypes = map[string]func() meta.Object{
 	"v1 ConfigMap":                            func() meta.Object { return &core.ConfigMap{} },
 	"v1 Secret":                               func() meta.Object { return &core.Secret{} },
 	"v1 Service":                              func() meta.Object { return &core.Service{} },
@@ -71,7 +71,7 @@ func decode(document string) (meta.Object, error) {
 	if err := yaml.Unmarshal([]byte(document), &of); err != nil {
 		return nil, err
 	}
-	empty, ok := types[of.APIVersion+" "+of.Kind]
+	empty, ok := goTypes[of.APIVersion+" "+of.Kind]
 	if !ok {
 		return nil, fmt.Errorf("no type for %q of %q", of.Kind, of.APIVersion)
 	}
@@ -156,7 +156,7 @@ func TestTheChartIsWhatKubernetesTakes(t *testing.T) {
 			}
 		})
 	}
-	require.Len(t, kinds, len(types), "the sets of values have each kind of object")
+	require.Len(t, kinds, len(goTypes), "the sets of values have each kind of object")
 }
 
 func TestADocumentThatKubernetesDoesNotTakeIsFound(t *testing.T) {
