@@ -24,7 +24,7 @@ BASE      ?= main
 SMOKE     := ^Test(TheDefaultsAreThePromisedOnes|ThePageOfSettingsIsTrue|WhatIsWrongIsNamed|HelpAndVersionGoToStdout|Push|Pull|Redrive|Bulks|RestartKeepsEverything)$$
 
 .DEFAULT_GOAL := help
-.PHONY: help run listen demo-responses build dist t test test-quick contract lint vuln bench bench-compare bench-guard bench-tuning bench-bridge bench-clients peers bench-go board openapi breaking drills fuzz up down relay-real faults test-faults test-clock clean webhooks
+.PHONY: help run listen demo-responses build dist t test test-quick contract modules lint vuln bench bench-compare bench-guard bench-tuning bench-bridge bench-clients peers bench-go board openapi breaking drills fuzz up down relay-real faults test-faults test-clock clean webhooks
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,10 @@ contract: ## compare openapi.json with what the tests of ./api send and get, bot
 	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
 	PENSTOCK_TRAFFIC=$$folder $(GO) test -count=1 ./api && $(GO) run -C internal/test/contract . $(ARGS) "$$folder"
 
+modules: ## test the Helm chart, docker-compose.yml and the SQL for MySQL 8, in modules of their own
+	$(GO) test -C internal/test/deployment -count=1 ./... # what they read is outside of the module: no cache sees it change
+	$(GO) test -C internal/test/mysqlgrammar -count=1 ./...
+
 lint: ## check format, bounds of lines and functions, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }
 	$(GO) test ./internal/test/shape # bounds of lines, functions, files and imports
@@ -68,6 +72,8 @@ lint: ## check format, bounds of lines and functions, go vet, staticcheck
 	$(GO) vet -tags clockjump ./cmd/broker
 	$(GO) vet -C clients/go ./... # a module of its own
 	$(GO) vet -C internal/test/contract . # another one
+	$(GO) vet -C internal/test/deployment ./...
+	$(GO) vet -C internal/test/mysqlgrammar ./...
 	$(GO) run $(STATICCHECK) ./...
 	cd clients/go && $(GO) run $(STATICCHECK) ./...
 	@git ls-files '*.go' | grep -v -e _test.go -e internal/test/ | xargs wc -l | awk '$$1 > 350 && $$2 != "total" {print "a second noun?", $$2, $$1, "lines"}'

@@ -296,7 +296,8 @@ func TestProbesAskRoutesThatAreThere(t *testing.T) {
 			require.Len(t, services, 1, "each broker is scraped once")
 			for _, e := range m.Spec.Endpoints {
 				require.True(t, paths[e.Path], e.Path)
-				require.True(t, slices.ContainsFunc(services[0].Spec.Ports, func(p core.ServicePort) bool { return p.Name == e.Port }))
+				named := func(p core.ServicePort) bool { return p.Name == e.Port }
+				require.True(t, slices.ContainsFunc(services[0].Spec.Ports, named), e.Port)
 			}
 		}
 		for _, i := range all[*networking.Ingress](o) {

@@ -12,24 +12,28 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// servers returns values with a store of servers.
+func servers(values string) string { return "{store: mysql, " + values + "}" }
+
 func TestValuesThatDoNotGoTogetherAreRefused(t *testing.T) {
 	for values, why := range map[string]string{
-		"replicas: 2":                            "belongs to one broker",
-		"autoscaling: {type: hpa}":               "belongs to one broker",
-		"persistence: {enabled: false}":          "needs persistence.enabled",
-		"mysql: {enabled: true}":                 "set store=mysql",
-		"store: mysql":                           "needs BROKER_",
-		"{store: mysql, mysql: {enabled: true}}": "needs BROKER_REDIS_URL",
-		"{store: mysql, mysql: {enabled: true}, redis: {enabled: true}, secretSettings: {BROKER_MYSQL_DSN: a}}": "choose one",
-		"{existingSecret: a, secretSettings: {BROKER_ADMIN_TOKEN: a}}":                                          "both set",
-		"settings: {BROKER_ADMIN_TOKEN: a}":                                                                     "is a secret",
-		"settings: {BROKER_MYSQL_DSN_FILE: /a}":                                                                 "is a secret",
-		"settings: {BROKER_LISTEN: ':80'}":                                                                      "decided by other values",
-		"settings: {BROKER_DRAIN_DELAY: 1s}":                                                                    "decided by other values",
-		"tls: {enabled: true}":                                                                                  "tls.existingSecret",
-		"{store: mysql, existingSecret: a, autoscaling: {type: keda}}":                                          "autoscaling.prometheus",
-		"{store: mysql, existingSecret: a, autoscaling: {type: hpa, cpuPercent: 0}}":                            "cpuPercent or externalMetric",
-		"{store: mysql, existingSecret: a, autoscaling: {type: hpa, minReplicas: 9}}":                           "above maxReplicas",
+		"replicas: 2":                           "belongs to one broker",
+		"autoscaling: {type: hpa}":              "belongs to one broker",
+		"persistence: {enabled: false}":         "needs persistence.enabled",
+		"mysql: {enabled: true}":                "set store=mysql",
+		"store: mysql":                          "needs BROKER_",
+		servers("redis: {enabled: true}"):       "needs BROKER_MYSQL_DSN",
+		"settings: {BROKER_ADMIN_TOKEN: a}":     "is a secret",
+		"settings: {BROKER_MYSQL_DSN_FILE: /a}": "is a secret",
+		"settings: {BROKER_LISTEN: ':80'}":      "decided by other values",
+		"settings: {BROKER_DRAIN_DELAY: 1s}":    "decided by other values",
+		"tls: {enabled: true}":                  "tls.existingSecret",
+
+		servers("mysql: {enabled: true}, secretSettings: {BROKER_MYSQL_DSN: a}"): "choose one",
+		"{existingSecret: a, secretSettings: {BROKER_ADMIN_TOKEN: a}}":           "both set",
+		servers("existingSecret: a, autoscaling: {type: keda}"):                  "autoscaling.prometheus",
+		servers("existingSecret: a, autoscaling: {type: hpa, cpuPercent: 0}"):    "cpuPercent or externalMetric",
+		servers("existingSecret: a, autoscaling: {type: hpa, minReplicas: 9}"):   "above maxReplicas",
 	} {
 		_, err := render(loadChart(t), values)
 		require.ErrorContains(t, err, why, values)
@@ -39,10 +43,12 @@ func TestValuesThatDoNotGoTogetherAreRefused(t *testing.T) {
 func TestTheSchemaRefusesWhatIsMisspelt(t *testing.T) {
 	for _, values := range []string{
 		"replica: 2", "replicas: two", "store: sqlite", "image: {digest: latest}", "settings: {broker_listen: a}",
-		"settings: {BROKER_ALLOWED_HOSTS: [a]}", "secretSettings: {ADMIN_TOKEN: a}", "secretSettings: {BROKER_ADMIN_TOKEN: ''}",
+		"settings: {BROKER_ALLOWED_HOSTS: [a]}", "secretSettings: {ADMIN_TOKEN: a}",
+		"secretSettings: {BROKER_ADMIN_TOKEN: ''}",
 		"persistence: {accessModes: [ReadWriteMany]}", "probes: {readinessPath: /healthz}", "service: {port: 70000}",
 		"stop: {drainTimeoutSeconds: 0}", "autoscaling: {type: vpa}", "ingress: {enabled: true}", "tls: {port: https}",
-		"mysql: {enabled: 'yes'}", "redis: {size: big}", "existingSecret: Not_A_Name", "podDisruptionBudget: {maxUnavailable: 0}",
+		"mysql: {enabled: 'yes'}", "redis: {size: big}", "existingSecret: Not_A_Name",
+		"podDisruptionBudget: {maxUnavailable: 0}",
 	} {
 		_, err := render(loadChart(t), values)
 		require.ErrorContains(t, err, "values don't meet the specifications", values)
@@ -68,7 +74,8 @@ func TestTheChartKnowsWhatIsSecret(t *testing.T) {
 func list(t *testing.T, name string) []string {
 	t.Helper()
 	text := read(t, "deploy/helm/penstock/templates/_helpers.tpl")
-	found := regexp.MustCompile(`\{\{- define "` + regexp.QuoteMeta(name) + `" -\}\}\n([A-Z0-9_ ]+)\n`).FindStringSubmatch(text)
+	line := regexp.MustCompile(`\{\{- define "` + regexp.QuoteMeta(name) + `" -\}\}\n([A-Z0-9_ ]+)\n`)
+	found := line.FindStringSubmatch(text)
 	require.Len(t, found, 2, name)
 	return strings.Fields(found[1])
 }
@@ -105,7 +112,8 @@ func TestAChangeRollsTheBrokers(t *testing.T) {
 	before, _ := broker(t, install(t, "{}"))
 	same, _ := broker(t, install(t, "{}"))
 	require.Equal(t, before.pod, same.pod)
-	for _, values := range []string{"settings: {BROKER_TTL: 1h}", "secretSettings: {BROKER_ADMIN_TOKEN: t}", "seed: {text: a}"} {
+	for _, values := range []string{"settings: {BROKER_TTL: 1h}", "secretSettings: {BROKER_ADMIN_TOKEN: t}",
+		"seed: {text: a}"} {
 		after, _ := broker(t, install(t, values))
 		require.False(t, maps.Equal(before.pod.Annotations, after.pod.Annotations), values)
 	}
