@@ -5,6 +5,8 @@ VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.6.1
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.1.4
 
+# Of dist, packages, reproducible; empty: their defaults.
+PLATFORMS ?=
 # Arguments, e.g. make test ARGS='-run TestMySQL ./durable/...'
 ARGS      ?=
 BENCH     ?=
@@ -24,7 +26,7 @@ BASE      ?= main
 SMOKE     := ^Test(TheDefaultsAreThePromisedOnes|ThePageOfSettingsIsTrue|WhatIsWrongIsNamed|HelpAndVersionGoToStdout|Push|Pull|Redrive|Bulks|RestartKeepsEverything)$$
 
 .DEFAULT_GOAL := help
-.PHONY: help run listen demo-responses build dist t test test-quick contract modules lint vuln bench bench-compare bench-guard bench-tuning bench-bridge bench-clients peers bench-go board openapi breaking drills fuzz up down relay-real faults test-faults test-clock clean webhooks
+.PHONY: help run listen demo-responses build dist packages reproducible t test test-quick contract modules lint vuln bench bench-compare bench-guard bench-tuning bench-bridge bench-clients peers bench-go board openapi breaking drills fuzz up down relay-real faults test-faults test-clock clean webhooks
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,8 +44,15 @@ build: ## build bin/broker and bin/bench, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/broker ./cmd/broker
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/bench ./cmd/bench
 
-dist: ## build the release archives of all platforms into dist/
-	./scripts/dist.sh $(VERSION)
+dist: ## build what a release has into dist/: archives, deb, rpm, SBOMs, the chart, digests; PLATFORMS=
+	PLATFORMS='$(PLATFORMS)' ./scripts/dist.sh $(VERSION)
+
+packages: ## build the deb and the rpm into dist/ and look at them with lintian and rpm; PLATFORMS= (linux/amd64)
+	PARTS=packages PLATFORMS='$(or $(PLATFORMS),linux/amd64)' ./scripts/dist.sh $(VERSION)
+	./scripts/lint-packages.sh dist
+
+reproducible: ## build a release twice, in other folders and without a cache, and compare the bytes; PLATFORMS= (linux/amd64)
+	PLATFORMS='$(or $(PLATFORMS),linux/amd64)' ./scripts/reproducible.sh $(VERSION)
 
 test: ## run every test with the race detector on real servers (installs them if missing); ARGS=
 	# Without the race detector there is time for 3000 seeds. They take what the other tests leave of the processors.
