@@ -30,7 +30,10 @@ out=$(cd "$out" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 ./scripts/licenses.sh >"$work/THIRD-PARTY-LICENSES"
-if has sbom; then GOBIN="$work/bin" go install "$CYCLONEDX"; fi # it runs with the GOOS of others
+if has sbom; then
+	go mod download # it looks for licenses in the cache of modules
+	GOBIN="$work/bin" go install -trimpath "$CYCLONEDX"
+fi
 
 # The version as deb and rpm sort it: v1.2.0-rc1 is 1.2.0~rc1, before 1.2.0; v1.2.0-3-gabc is 1.2.0+3.gabc,
 # behind it; a commit without a tag is below all releases.
@@ -73,7 +76,7 @@ packages() { # packages <folder of programs> <architecture>
 for platform in $platforms; do
 	os=${platform%/*} arch=${platform#*/}
 	programs=$work/programs-$os-$arch name=penstock-$version-$os-$arch
-	if has archives || { has packages && [ "$os" = linux ]; }; then
+	if has archives || has sbom || { has packages && [ "$os" = linux ]; }; then
 		mkdir "$programs"
 		for program in broker bench; do
 			has archives || [ "$program" = broker ] || continue
@@ -83,10 +86,9 @@ for platform in $platforms; do
 	fi
 	if has packages && [ "$os" = linux ]; then packages "$programs" "$arch"; fi
 	if has archives; then archive "$programs" "$name"; fi
-	if has sbom; then
-		# No number and no time of its own, which would make two of one commit differ.
-		GOOS=$os GOARCH=$arch CGO_ENABLED=0 "$work/bin/cyclonedx-gomod" app -json -licenses -noserial -notimestamp \
-			-main cmd/broker -output "$out/$name.cdx.json" .
+	if has sbom; then # from the program itself; no number and no time of its own, which would make two of one commit differ
+		"$work/bin/cyclonedx-gomod" bin -json -licenses -noserial -notimestamp -version "$version" \
+			-output "$out/$name.cdx.json" "$programs/broker"
 	fi
 	rm -rf "$programs"
 done
