@@ -5,6 +5,8 @@ VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.6.1
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.1.4
 
+# Of dist, packages, reproducible; empty: their defaults.
+PLATFORMS ?=
 # Arguments, e.g. make test ARGS='-run TestMySQL ./durable/...'
 ARGS      ?=
 BENCH     ?=
@@ -24,7 +26,7 @@ BASE      ?= main
 SMOKE     := ^Test(TheDefaultsAreThePromisedOnes|ThePageOfSettingsIsTrue|WhatIsWrongIsNamed|HelpAndVersionGoToStdout|Push|Pull|Redrive|Bulks|RestartKeepsEverything)$$
 
 .DEFAULT_GOAL := help
-.PHONY: help run listen demo-responses build dist t test test-quick contract lint vuln bench bench-compare bench-guard bench-tuning bench-bridge bench-clients peers bench-go board openapi breaking drills fuzz up down relay-real faults upgrade galera test-faults test-clock clean webhooks
+.PHONY: help run listen demo-responses build dist packages reproducible t test test-quick contract modules lint vuln bench bench-compare bench-guard bench-tuning bench-bridge bench-clients peers bench-go board openapi breaking drills fuzz up down relay-real faults upgrade galera test-faults test-clock clean webhooks
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,8 +44,15 @@ build: ## build bin/broker and bin/bench, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/broker ./cmd/broker
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/bench ./cmd/bench
 
-dist: ## build the release archives of all platforms into dist/
-	./scripts/dist.sh $(VERSION)
+dist: ## build what a release has into dist/: archives, deb, rpm, SBOMs, the chart, digests; PLATFORMS=
+	PLATFORMS='$(PLATFORMS)' ./scripts/dist.sh $(VERSION)
+
+packages: ## build the deb and the rpm into dist/ and look at them with lintian and rpm; PLATFORMS= (linux/amd64)
+	PARTS=packages PLATFORMS='$(or $(PLATFORMS),linux/amd64)' ./scripts/dist.sh $(VERSION)
+	./scripts/lint-packages.sh dist
+
+reproducible: ## build a release twice, in other folders and without a cache, and compare the bytes; PLATFORMS= (linux/amd64)
+	PLATFORMS='$(or $(PLATFORMS),linux/amd64)' ./scripts/reproducible.sh $(VERSION)
 
 test: ## run every test with the race detector on real servers (installs them if missing); ARGS=
 	# Without the race detector there is time for 3000 seeds. They take what the other tests leave of the processors.
@@ -64,6 +73,10 @@ contract: ## compare openapi.json with what tests of ./api and ./cmd/broker send
 	PENSTOCK_TEST_SERVERS=none $(GO) test -count=1 -skip '/real.servers$$' -run "^($$tests)\$$" ./cmd/broker && \
 	$(GO) run -C internal/test/contract . $(ARGS) "$$folder"
 
+modules: ## test the Helm chart, docker-compose.yml and the SQL for MySQL 8, in modules of their own
+	$(GO) test -C internal/test/deployment -count=1 ./... # what they read is outside of the module: no cache sees it change
+	$(GO) test -C internal/test/mysqlgrammar -count=1 ./...
+
 lint: ## check format, bounds of lines and functions, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }
 	$(GO) test ./internal/test/shape # bounds of lines, functions, files and imports
@@ -72,6 +85,8 @@ lint: ## check format, bounds of lines and functions, go vet, staticcheck
 	$(GO) vet -tags galera ./cmd/broker
 	$(GO) vet -C clients/go ./... # a module of its own
 	$(GO) vet -C internal/test/contract . # another one
+	$(GO) vet -C internal/test/deployment ./...
+	$(GO) vet -C internal/test/mysqlgrammar ./...
 	$(GO) run $(STATICCHECK) ./...
 	cd clients/go && $(GO) run $(STATICCHECK) ./...
 	@git ls-files '*.go' | grep -v -e _test.go -e internal/test/ | xargs wc -l | awk '$$1 > 350 && $$2 != "total" {print "a second noun?", $$2, $$1, "lines"}'

@@ -10,7 +10,7 @@
 // test -race` over the packages (default ./..., the slowest ones first), `go vet` beside it, and
 // prints what ran against what. It fails when a test fails, when one is skipped, or when none ran.
 // Up to three tests that failed are run once more when the others are done, see suspects. A run of all
-// tests ends with the comparison of openapi.json with their traffic. With
+// tests ends with the comparison of openapi.json with their traffic, and with the tests of other modules. With
 // -exec it runs that command instead, with the servers in its environment and empty databases in
 // PENSTOCK_BENCH_MYSQL and PENSTOCK_BENCH_MYSQL_OTHER.
 package main
@@ -133,7 +133,7 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	if !s.ok() || !whole {
 		return s.ok(), nil // the traffic of tests that failed is not whole
 	}
-	return compareTraffic(ctx, env, out), nil
+	return compareTraffic(ctx, env, out) && testModules(ctx, env, out), nil
 }
 
 // A verdictOfVet is what go vet said and how it ended.
