@@ -30,7 +30,8 @@ help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ## run a broker on the embedded stores, with demo data, on 127.0.0.1:8080
-	$(GO) run ./cmd/broker serve --demo
+	@$(GO) build -o bin/broker ./cmd/broker
+	bin/broker serve --demo
 
 listen: ## run a push consumer that prints what it gets, on 127.0.0.1:9000; ON= another address
 	$(GO) run ./cmd/broker listen --on $(or $(ON),127.0.0.1:9000)
