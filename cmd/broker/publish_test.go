@@ -42,7 +42,7 @@ func TestPublishReachesTheDemoOfItsFolder(t *testing.T) {
 	for line, want := range map[string]string{
 		"broker publish sample-chanel x": `there is no channel "sample-chanel"; did you mean sample-channel?`,
 		"broker publish order x":         `there is no channel "order"; did you mean orders`,
-		"broker publish nothing x":       `there is no channel "nothing"; there is ordinary, orders, sample-channel`,
+		"broker publish nothing x":       `there is no channel "nothing"; there is orders, ordinary, sample-channel`,
 	} {
 		got := w.run(line)
 		require.Equal(t, 2, got.code, line)
