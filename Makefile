@@ -24,7 +24,7 @@ BASE      ?= main
 SMOKE     := ^Test(TheDefaultsAreThePromisedOnes|ThePageOfSettingsIsTrue|WhatIsWrongIsNamed|HelpAndVersionGoToStdout|Push|Pull|Redrive|Bulks|RestartKeepsEverything)$$
 
 .DEFAULT_GOAL := help
-.PHONY: help run listen demo-responses build dist t test test-quick contract lint vuln bench bench-compare bench-guard bench-tuning bench-bridge bench-clients peers bench-go board openapi breaking drills fuzz up down relay-real faults test-faults test-clock clean webhooks
+.PHONY: help run listen demo-responses build dist t test test-quick mutants contract lint vuln bench bench-compare bench-guard bench-tuning bench-bridge bench-clients peers bench-go board openapi breaking drills fuzz up down relay-real faults test-faults test-clock clean webhooks
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ t: ## run the tests of what changed since BASE= (main) and of what imports it, w
 
 test-quick: ## run the tests that need no real server, without the race detector
 	PENSTOCK_TEST_SERVERS=none $(GO) test -skip '$(REAL)' $$($(GO) list ./... | grep -v '/internal/test/servers$$')
+
+mutants: ## plant the mistakes of internal/test/mutants one by one and expect a failing test for each; NAMES= some of them
+	./scripts/mutants.sh $(NAMES)
 
 contract: ## compare openapi.json with what the tests of ./api send and get, both ways; ARGS=-codes: also codes by route
 	$(GO) test -C internal/test/contract .
