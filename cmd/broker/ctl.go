@@ -12,9 +12,9 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
-// operate runs broker ctl, broker publish or broker listen --channel, or answers a shell that completes a command. ok: the arguments
-// are theirs. They are clients: they write to stdout themselves and wait for its reader, and need nothing of what a
-// broker is made of.
+// operate runs broker ctl, broker publish or broker listen --channel, or answers a shell that completes a command. ok:
+// the arguments are theirs. They are clients: they write to stdout themselves and wait for its reader, and need nothing
+// of what a broker is made of.
 func operate(args []string, stdout, stderr io.Writer) (code int, ok bool) {
 	if len(args) == 0 || args[0] != "ctl" && args[0] != "publish" && !forwards(args) && !ctl.Completes(args[0]) {
 		return 0, false

@@ -229,7 +229,8 @@ func (page walkthrough) start(t *testing.T, w *world) (p *process, printed *sync
 	t.Helper()
 	i := slices.IndexFunc(page, func(p part) bool { return p.kind == startCommand })
 	require.Equal(t, "make run\n", page[i].text)
-	require.Contains(t, fromRoot(t, "Makefile"), "\n\t@$(GO) build -o bin/broker ./cmd/broker\n\tbin/broker serve --demo\n")
+	require.Contains(t, fromRoot(t, "Makefile"), "\n\t@$(GO) build -o bin/broker ./cmd/broker\n"+
+		"\tbin/broker serve --demo\n")
 	return startDemoBroker(t, w)
 }
 

@@ -69,7 +69,8 @@ func (s *session) publishHere() *cobra.Command {
 	c.Short = "publish a message to the broker of make run (serve --demo)"
 	c.Long = "Producer and tokens are those that the demo has written into its data folder, ./data or BROKER_DATA_DIR.\n" +
 		"With --url or --profile, or without a demo, it is broker ctl publish."
-	c.Example = "broker publish sample-channel '{\"hello\":\"world\"}'\nbroker publish sample-channel -f message.json --id m-1"
+	c.Example = "broker publish sample-channel '{\"hello\":\"world\"}'\n" +
+		"broker publish sample-channel -f message.json --id m-1"
 	s.inTarget(c)
 	return c
 }
