@@ -238,7 +238,7 @@ func (r *replay) storeAlone(ctx context.Context, todo []*fate, try int) (failed 
 func (r *replay) takesOthers(err error) bool {
 	slow := errors.Is(err, problem.ErrOverloaded) || errors.Is(err, durable.ErrStale) ||
 		errors.Is(err, durable.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded)
-	return !slow && r.s.pulse.stored.Load() > int64(r.began)
+	return !slow && r.s.health.stored.Load() > int64(r.began)
 }
 
 // poison holds an entry for which the store fails.
@@ -301,17 +301,17 @@ func (r *replay) insert(ctx context.Context, todo []*fate) error {
 		msgs[i] = &m
 		bytes += int64(m.Bytes())
 	}
-	store, pulse := r.s.submitter, r.s.pulse
+	store, health := r.s.submitter, r.s.health
 	if !store.Admit(ctx, accept.Terms{Patience: accept.LinePatience, Lines: true}, share.Broker, len(msgs), bytes) {
 		return problem.ErrOverloaded
 	}
-	pulse.Begin(replaying)
+	health.Begin(replaying)
 	results := store.StoreAccepted(ctx, msgs)
 	shown := results
 	if r.alone && results[0] != nil { // it says nothing of other messages
 		shown = nil
 	}
-	pulse.End(replaying, shown)
+	health.End(replaying, shown)
 	store.Leave(share.Broker, len(msgs), bytes)
 	var failed error
 	for i, err := range results {

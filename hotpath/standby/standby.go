@@ -55,7 +55,7 @@ type Standby struct {
 	o         Journals
 	metrics   *metrics.Metrics
 	log       *slog.Logger
-	pulse     *pulse
+	health    *storeHealth
 	waits     budgets
 	names     names
 
@@ -81,9 +81,9 @@ const mostEarly = 1 << 16
 // New returns the standby of a submitter. Call it before the submitter runs.
 func New(o Options) *Standby {
 	s := &Standby{submitter: o.Submitter, receipts: o.Receipts, catalogue: o.Catalogue, node: o.Node, bytes: o.Bodies,
-		o: o.Journals, metrics: o.Metrics, log: o.Log, pulse: &pulse{}, opened: make(chan *journal.Journal, 1),
+		o: o.Journals, metrics: o.Metrics, log: o.Log, health: &storeHealth{}, opened: make(chan *journal.Journal, 1),
 		early: map[journal.Receipt]earlyOutcome{}, limbo: map[uint32]int{}}
-	o.Submitter.Watch(s.pulse)
+	o.Submitter.Watch(s.health)
 	return s
 }
 

@@ -73,7 +73,7 @@ func (sub *Submission) plan(budget time.Duration) (patience time.Duration, direc
 		m := &sub.all[i].msg
 		direct = direct || m.Keyed() && sub.s.behind(m.ChannelNo)
 	}
-	if direct = direct || sub.s.pulse.late(budget); direct {
+	if direct = direct || sub.s.health.late(budget); direct {
 		if _, err := sub.room(); err != nil {
 			return sub.terms.Patience, false
 		}
