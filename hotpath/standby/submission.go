@@ -225,7 +225,7 @@ func (sub *Submission) take() (records []journal.Record, index []int) {
 			if one.over && !errors.Is(one.err, durable.ErrOutcomeUnknown) && !errors.Is(one.err, accept.ErrWithheld) {
 				r.Tried = ident.ID{} // the store has none of the IDs
 			}
-			if one.msg.Keyed() && !one.inLimbo {
+			if one.msg.Keyed() && !one.entering {
 				one.enterLimbo()
 			}
 			one.journalled = true
