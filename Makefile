@@ -30,6 +30,7 @@ help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ## run a broker on the embedded stores, with demo data, on 127.0.0.1:8080
+	@test -x bin/broker || echo 'building bin/broker: the first time takes a minute or two'
 	@$(GO) build -o bin/broker ./cmd/broker
 	bin/broker serve --demo
 
