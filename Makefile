@@ -26,13 +26,15 @@ BASE      ?= main
 SMOKE     := ^Test(TheDefaultsAreThePromisedOnes|ThePageOfSettingsIsTrue|WhatIsWrongIsNamed|HelpAndVersionGoToStdout|Push|Pull|Redrive|Bulks|RestartKeepsEverything)$$
 
 .DEFAULT_GOAL := help
-.PHONY: help run listen demo-responses build dist packages reproducible t test test-quick contract modules lint vuln bench bench-compare bench-guard bench-tuning bench-bridge bench-clients peers bench-go board openapi breaking drills fuzz up down relay-real faults upgrade galera test-faults test-clock clean webhooks
+.PHONY: help run listen demo-responses build dist packages reproducible t test test-quick mutants contract modules lint vuln bench bench-compare bench-guard bench-tuning bench-bridge bench-clients peers bench-go board openapi breaking drills fuzz up down relay-real faults upgrade galera test-faults test-clock clean webhooks
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ## run a broker on the embedded stores, with demo data, on 127.0.0.1:8080
-	$(GO) run ./cmd/broker serve --demo
+	@test -x bin/broker || echo 'building bin/broker: the first time takes a minute or two'
+	@$(GO) build -o bin/broker ./cmd/broker
+	bin/broker serve --demo
 
 listen: ## run a push consumer that prints what it gets, on 127.0.0.1:9000; ON= another address
 	$(GO) run ./cmd/broker listen --on $(or $(ON),127.0.0.1:9000)
@@ -64,6 +66,9 @@ t: ## run the tests of what changed since BASE= (main) and of what imports it, w
 
 test-quick: ## run the tests that need no real server, without the race detector
 	PENSTOCK_TEST_SERVERS=none $(GO) test -skip '$(REAL)' $$($(GO) list ./... | grep -v '/internal/test/servers$$')
+
+mutants: ## plant the mistakes of internal/test/mutants one by one and expect a failing test for each; NAMES= some of them
+	./scripts/mutants.sh $(NAMES)
 
 contract: ## compare openapi.json with what tests of ./api and ./cmd/broker send and get, both ways; ARGS=-codes: also codes by route
 	$(GO) test -C internal/test/contract .

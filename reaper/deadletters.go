@@ -41,9 +41,9 @@ const (
 // number of redrives before.
 var redrivePauses = [maxRedrives]time.Duration{0, time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour}
 
-// An undertaker scans the dead letters of the consumers that this broker repairs. Only its
+// A deadSweep scans the dead letters of the consumers that this broker repairs. Only its
 // loop uses it.
-type undertaker struct {
+type deadSweep struct {
 	*Reaper
 	scans map[uint32]*deadScan // by consumer
 }
@@ -60,34 +60,34 @@ type deadScan struct {
 }
 
 func (r *Reaper) dlqLoop(ctx context.Context) {
-	u := &undertaker{Reaper: r, scans: map[uint32]*deadScan{}}
+	s := &deadSweep{Reaper: r, scans: map[uint32]*deadScan{}}
 	r.rounds(ctx, dlqTick, "dead letters cannot be handled as their consumers' policies say; the reaper tries again",
-		u.round)
+		s.round)
 }
 
 // round visits the consumers whose dead letters are not only kept. After a failure it
 // continues with the others. It returns the last error.
-func (u *undertaker) round(ctx context.Context) (failure error) {
-	maps.DeleteFunc(u.scans, func(no uint32, _ *deadScan) bool { return u.deleted(no) })
-	for _, no := range u.Catalogue.ConsumerNos() {
-		k := u.Catalogue.ConsumerByNo(no)
-		if k == nil || u.Policies.Of(k.Policy).DLQ.Kind == policy.DLQKeep || !u.Cluster.Owns(no) {
-			delete(u.scans, no)
+func (s *deadSweep) round(ctx context.Context) (failure error) {
+	maps.DeleteFunc(s.scans, func(no uint32, _ *deadScan) bool { return s.deleted(no) })
+	for _, no := range s.Catalogue.ConsumerNos() {
+		k := s.Catalogue.ConsumerByNo(no)
+		if k == nil || s.Policies.Of(k.Policy).DLQ.Kind == policy.DLQKeep || !s.Cluster.Owns(no) {
+			delete(s.scans, no)
 			continue
 		}
-		w := u.scans[no]
-		if dlq := u.Policies.Of(k.Policy).DLQ; w == nil || w.dlq != dlq {
+		w := s.scans[no]
+		if dlq := s.Policies.Of(k.Policy).DLQ; w == nil || w.dlq != dlq {
 			w = &deadScan{dlq: dlq}
-			u.scans[no] = w
+			s.scans[no] = w
 		}
 		w.k, w.budget = k, dlqRate
-		failure = cmp.Or(u.scan(ctx, w), failure)
+		failure = cmp.Or(s.scan(ctx, w), failure)
 	}
 	return failure
 }
 
 // scan does the part of a scan that belongs to one round.
-func (u *undertaker) scan(ctx context.Context, w *deadScan) (err error) {
+func (s *deadSweep) scan(ctx context.Context, w *deadScan) (err error) {
 	start := time.Now()
 	if start.Before(w.next) {
 		return nil
@@ -100,16 +100,16 @@ func (u *undertaker) scan(ctx context.Context, w *deadScan) (err error) {
 		}
 	}()
 	if w.from.IsZero() && w.dlq.Kind == policy.DLQRedrive {
-		if w.success, err = u.Store.LastDelivery(ctx, w.k.No); err != nil {
+		if w.success, err = s.Store.LastDelivery(ctx, w.k.No); err != nil {
 			return err
 		}
 	}
 	for range dlqPages {
-		page, next, err := u.Store.DeadHeads(ctx, w.k.No, w.from, dlqPage)
+		page, next, err := s.Store.DeadHeads(ctx, w.k.No, w.from, dlqPage)
 		if err != nil {
 			return err
 		}
-		upto, err := u.handle(ctx, w, page)
+		upto, err := s.handle(ctx, w, page)
 		if err != nil {
 			return err
 		}
@@ -128,9 +128,9 @@ func (u *undertaker) scan(ctx context.Context, w *deadScan) (err error) {
 
 // handle does with a page what the policy says. It returns how many dead letters of the page
 // it has handled.
-func (u *undertaker) handle(ctx context.Context, w *deadScan, page []durable.DeadHead) (upto int, err error) {
+func (s *deadSweep) handle(ctx context.Context, w *deadScan, page []durable.DeadHead) (upto int, err error) {
 	var due []durable.DeadHead
-	now := u.Cluster.NowMs()
+	now := s.Cluster.NowMs()
 	for upto = 0; upto < len(page); upto++ {
 		if !w.due(&page[upto], now) {
 			continue
@@ -151,15 +151,15 @@ func (u *undertaker) handle(ctx context.Context, w *deadScan, page []durable.Dea
 		for i, d := range due {
 			ids[i] = d.ID
 		}
-		n, err := u.Desk.RedriveAgain(ctx, w.k.No, ids)
+		n, err := s.Desk.RedriveAgain(ctx, w.k.No, ids)
 		if err == nil {
-			u.Log.Info("the consumer has recovered; dead letters are redriven", "consumer", w.k.No, "jobs", n)
+			s.Log.Info("the consumer has recovered; dead letters are redriven", "consumer", w.k.No, "jobs", n)
 		}
 		return upto, err
 	case w.dlq.Kind == policy.DLQForward:
-		return upto, u.forward(ctx, w, due)
+		return upto, s.forward(ctx, w, due)
 	}
-	return upto, u.Store.Dispose(ctx, w.k.No, due, durable.Discarded)
+	return upto, s.Store.Dispose(ctx, w.k.No, due, durable.Discarded)
 }
 
 // due reports whether the policy asks for something to be done with a dead letter. Jobs that
@@ -184,8 +184,8 @@ func (w *deadScan) due(d *durable.DeadHead, nowMs int64) bool {
 
 // forward publishes dead letters to another channel and then notes that. After a crash in
 // between they are published again and refused, since their message IDs are the same.
-func (u *undertaker) forward(ctx context.Context, w *deadScan, due []durable.DeadHead) (failure error) {
-	target := u.Catalogue.Channel(w.dlq.Channel)
+func (s *deadSweep) forward(ctx context.Context, w *deadScan, due []durable.DeadHead) (failure error) {
+	target := s.Catalogue.Channel(w.dlq.Channel)
 	if target == nil {
 		return errors.New("reaper: the channel " + w.dlq.Channel + " of dead letters does not exist")
 	}
@@ -194,7 +194,7 @@ func (u *undertaker) forward(ctx context.Context, w *deadScan, due []durable.Dea
 	}
 	var done []durable.DeadHead
 	for _, d := range due {
-		if failure = u.forwardOne(ctx, w, target.No, d); failure != nil {
+		if failure = s.forwardOne(ctx, w, target.No, d); failure != nil {
 			break
 		}
 		done = append(done, d)
@@ -202,16 +202,16 @@ func (u *undertaker) forward(ctx context.Context, w *deadScan, due []durable.Dea
 	if len(done) > 0 {
 		failpoint.At(failpoint.AfterForward)
 	}
-	return cmp.Or(u.Store.Dispose(ctx, w.k.No, done, durable.Forwarded), failure)
+	return cmp.Or(s.Store.Dispose(ctx, w.k.No, done, durable.Forwarded), failure)
 }
 
 // forwardOne publishes one dead letter.
-func (u *undertaker) forwardOne(ctx context.Context, w *deadScan, target uint32, d durable.DeadHead) error {
-	msgs, err := u.Store.Messages(ctx, w.k.ChannelNo, []ident.ID{d.ID})
+func (s *deadSweep) forwardOne(ctx context.Context, w *deadScan, target uint32, d durable.DeadHead) error {
+	msgs, err := s.Store.Messages(ctx, w.k.ChannelNo, []ident.ID{d.ID})
 	if err != nil || len(msgs) == 0 {
 		return err
 	}
-	ch := u.Catalogue.ChannelByNo(w.k.ChannelNo)
+	ch := s.Catalogue.ChannelByNo(w.k.ChannelNo)
 	if ch == nil {
 		return nil
 	}
@@ -220,7 +220,7 @@ func (u *undertaker) forwardOne(ctx context.Context, w *deadScan, target uint32,
 	job := id.String()
 	headers, hops := withoutDead(m.Headers)
 	if hops >= maxHops {
-		u.Log.Warn("a dead letter was forwarded too often; it stays", "consumer", w.k.No, "message", m.PathID(), "job", job)
+		s.Log.Warn("a dead letter was forwarded too often; it stays", "consumer", w.k.No, "message", m.PathID(), "job", job)
 		return nil
 	}
 	for _, h := range [...][2]string{
@@ -232,10 +232,10 @@ func (u *undertaker) forwardOne(ctx context.Context, w *deadScan, target uint32,
 		}
 	}
 	producer := m.ProducerNo
-	if p := u.Catalogue.ProducerByNo(producer); p != nil && p.Deleted {
+	if p := s.Catalogue.ProducerByNo(producer); p != nil && p.Deleted {
 		producer = 0 // a deleted producer publishes nothing
 	}
-	err = u.Forward(ctx, &durable.Message{
+	err = s.Forward(ctx, &durable.Message{
 		ChannelNo: target, ProducerNo: producer, Priority: m.Priority, Key: ident.ForwardID(id, d.DiedMs),
 		ContentType: m.ContentType, Headers: headers, Payload: m.Payload,
 	})
@@ -243,7 +243,7 @@ func (u *undertaker) forwardOne(ctx context.Context, w *deadScan, target uint32,
 	case errors.Is(err, durable.ErrDuplicate): // before a crash
 		return nil
 	case errors.Is(err, durable.ErrConflict), errors.Is(err, durable.ErrRejected):
-		u.Log.Warn("a dead letter cannot be forwarded; it stays", "consumer", w.k.No, "message", m.PathID(), "job", job,
+		s.Log.Warn("a dead letter cannot be forwarded; it stays", "consumer", w.k.No, "message", m.PathID(), "job", job,
 			"error", err)
 		return nil
 	}

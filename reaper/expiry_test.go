@@ -128,7 +128,7 @@ func TestDeadLettersAreRedrivenAfterASuccess(t *testing.T) {
 	}
 	open := func() int {
 		t.Helper()
-		u := &undertaker{Reaper: r.Reaper, scans: map[uint32]*deadScan{}}
+		u := &deadSweep{Reaper: r.Reaper, scans: map[uint32]*deadScan{}}
 		require.NoError(t, u.round(ctx))
 		rows, err := r.store.OpenJobs(ctx, k, ident.ID{}, 10)
 		require.NoError(t, err)
@@ -169,7 +169,7 @@ func TestForwardsAreBoundedAndGoOn(t *testing.T) {
 		}
 	})
 	ctx := t.Context()
-	u := &undertaker{Reaper: r.Reaper, scans: map[uint32]*deadScan{}}
+	u := &deadSweep{Reaper: r.Reaper, scans: map[uint32]*deadScan{}}
 	ids := r.publish(make([]int, dlqRate+10)...)
 	dead := make([]durable.Outcome, len(ids))
 	for i, id := range ids {
@@ -185,7 +185,7 @@ func TestForwardsAreBoundedAndGoOn(t *testing.T) {
 	require.Len(t, forwarded, dlqRate)
 	require.NoError(t, u.round(ctx))
 	require.Len(t, forwarded, dlqRate+10)
-	u = &undertaker{Reaper: r.Reaper, scans: map[uint32]*deadScan{}} // as after a restart
+	u = &deadSweep{Reaper: r.Reaper, scans: map[uint32]*deadScan{}} // as after a restart
 	require.NoError(t, u.round(ctx))
 	require.Len(t, forwarded, dlqRate+10)
 	require.Equal(t, "dead."+ids[0].Job(0).String()+".5", forwarded[0])
@@ -219,6 +219,6 @@ func TestAForwardNamesNoDeletedProducer(t *testing.T) {
 	_, err = r.store.DeleteProducer(ctx, durable.Put{ID: "leaves"})
 	require.NoError(t, err)
 	require.NoError(t, r.catalogue.Refresh(ctx))
-	require.NoError(t, (&undertaker{Reaper: r.Reaper, scans: map[uint32]*deadScan{}}).round(ctx))
+	require.NoError(t, (&deadSweep{Reaper: r.Reaper, scans: map[uint32]*deadScan{}}).round(ctx))
 	require.Equal(t, []uint32{1, 0}, producers)
 }

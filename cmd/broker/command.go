@@ -38,7 +38,7 @@ const settingsHelp = "Settings come from BROKER_* environment variables: see doc
 
 // allCommands are all of them, in the order in which the help lists them.
 func allCommands() []subcommand {
-	none := func(args []string) bool { return len(args) == 0 }
+	none, each := func(args []string) bool { return len(args) == 0 }, func([]string) bool { return true }
 	return []subcommand{
 		{"serve", "[--demo]", "run the broker, also without the word serve; --demo adds a sample channel with consumers",
 			settingsHelp, none, prepareServe},
@@ -78,8 +78,9 @@ func allCommands() []subcommand {
 			none, prepareListen},
 		{"demo-responses", "", "show a response on its way back: a sender, a slow receiver, for seconds", "", none,
 			func(*flag.FlagSet) func([]string, io.Writer, io.Writer) int { return signalled(demoResponses) }},
-		{"ctl", "COMMAND", "manage a broker from the command line: consumers, dead letters, why, check",
-			"", func([]string) bool { return true }, prepareCtl},
+		{"publish", "CHANNEL PAYLOAD", "publish a message to the broker of serve --demo", "", each, prepareCtl("publish")},
+		{"ctl", "COMMAND", "manage a broker from the command line: consumers, dead letters, why, check", "", each,
+			prepareCtl("ctl")},
 		{"version", "", "print the version", "", none, prepareVersion},
 		{"help", "", "print this list", "broker COMMAND --help tells about one command.", none,
 			func(*flag.FlagSet) func([]string, io.Writer, io.Writer) int {

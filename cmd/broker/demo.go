@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -32,6 +33,7 @@ type demo struct {
 	server   *http.Server
 	listener net.Listener
 	wg       sync.WaitGroup
+	untell   func() // removes what tells broker publish of the demo; nil: nothing
 
 	mu  sync.Mutex // one delivery is printed at a time
 	out io.Writer
@@ -53,9 +55,17 @@ func startDemo(ctx context.Context, b *broker, out io.Writer) (*demo, error) {
 		return nil, err
 	}
 	base := "http://" + b.Addr()
+	if d.untell, err = tellPublish(base, b.cfg.DataDir); err != nil {
+		d.Close()
+		return nil, err
+	}
 	fmt.Fprintf(out, `
 The sample channel has a push consumer, which prints here what it gets, and a
 pull consumer. Try, in another terminal:
+
+  %[5]s publish %[2]s '{"hello":"world"}'
+
+or, as any HTTP client would,
 
   curl -i %[1]s/channel/%[2]s/broadcast -H 'X-Broker-Channel-Token: %[2]s-token' -H 'X-Broker-Producer-ID: %[3]s' -H 'X-Broker-Producer-Token: %[3]s-token' -H 'Content-Type: application/json' -d '{"hello":"world"}'
 
@@ -63,7 +73,7 @@ pull consumer. Try, in another terminal:
 
   curl -s %[1]s/channel/%[2]s/messages
 
-`, base, sampleChannel, sampleProducer, samplePull)
+`, base, sampleChannel, sampleProducer, samplePull, os.Args[0])
 	return d, nil
 }
 
@@ -94,7 +104,7 @@ func listen(ctx context.Context, addr string, stdout, stderr io.Writer) int {
 
 func (d *demo) create(ctx context.Context, store *durable.Store) error {
 	put := func(id string) durable.Put {
-		token := id + "-token"
+		token := tokenOf(id)
 		return durable.Put{ID: id, Token: &token}
 	}
 	_, _, errProducer := store.PutProducer(ctx, put(sampleProducer))
@@ -107,6 +117,9 @@ func (d *demo) create(ctx context.Context, store *durable.Store) error {
 		Type: &pull})
 	return errors.Join(errProducer, errChannel, errPush, errPull)
 }
+
+// tokenOf is the token of a sample resource.
+func tokenOf(id string) string { return id + "-token" }
 
 // ServeHTTP prints a delivery and accepts it.
 func (d *demo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -142,6 +155,9 @@ func (d *demo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Close stops the sink.
 func (d *demo) Close() {
+	if d.untell != nil {
+		d.untell()
+	}
 	_ = d.server.Close()
 	d.wg.Wait()
 }

@@ -84,9 +84,6 @@ func TestEachMetricThatIsNamedExistsAndEachThatExistsIsOnThePage(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, rules)
 	for _, page := range slices.Concat(pages, more, rules) {
-		if strings.Contains(page, "docs/history/") {
-			continue
-		}
 		for name := range metricsNamed(t, page, known) {
 			require.Contains(t, known, name, page)
 		}

@@ -36,8 +36,9 @@ func TestTheCommandsOfThePagesForOperatorsWork(t *testing.T) {
 	}
 }
 
-// runPage runs the commands of a page, with other texts where pairs say so. An answer of 400 or more ends the script.
-func runPage(t *testing.T, p *process, page string, pairs ...string) {
+// runPage runs the commands of a page, with other texts where pairs say so, and returns what they print. An answer of
+// 400 or more ends the script.
+func runPage(t *testing.T, p *process, page string, pairs ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -51,6 +52,7 @@ func runPage(t *testing.T, p *process, page string, pairs ...string) {
 	var out bytes.Buffer
 	bash.Stdout, bash.Stderr = &out, &out
 	require.NoError(t, bash.Run(), out.String())
+	return out.String()
 }
 
 // The page about failures names two causes and a redrive; here they are those of a consumer that fails in two ways

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -35,7 +37,7 @@ func TestTheCommandsOfThePagesWorkInAnyState(t *testing.T) {
 	for start := range 2 {
 		p, printed := startDemoBroker(t, w)
 		for round := range 2 {
-			text := "set -e -o pipefail\ncurl() { command curl --fail-with-body --retry 9 \"$@\"; }\n"
+			text := "set -e -o pipefail\ncurl() { command curl --fail-with-body --retry 9 \"$@\"; }\n" + builtBroker(w)
 			for _, page := range []string{"README.md", "docs/first-steps.md", "docs/publishing.md", "docs/delivery.md",
 				"docs/tokens.md", "docs/bulk.md", "docs/resources.md", "docs/scheduling.md"} {
 				text += pageCommands(t, page)
@@ -60,11 +62,17 @@ func TestTheCommandsOfThePagesWorkInAnyState(t *testing.T) {
 			wanted := 2*start + round + 1
 			eventually(t, "the deliveries", func() bool {
 				return strings.Count(received.String(), `{"hello":"my service"}`) == wanted && strings.Count(printed.String(),
-					`{"hello":"world"}`+"\n\n") == round+1
+					`{"hello":"world"}`+"\n\n") == 2*(round+1)
 			})
 		}
 		require.Equal(t, exitClean, p.stop())
 	}
 	require.Contains(t, received.String(), "my-service got POST /hook")
 	require.Contains(t, fromRoot(t, "Makefile"), "\n\t$(GO) run ./cmd/broker listen --on $(or $(ON),127.0.0.1:9000)\n")
+}
+
+// builtBroker is bin/broker for a script: this program, with the data folder of a world.
+func builtBroker(w *world) string {
+	return fmt.Sprintf("bin/broker() { env %s=1 BROKER_DATA_DIR='%s' '%s' \"$@\"; }\n", envMain,
+		w.setting("BROKER_DATA_DIR"), os.Args[0])
 }

@@ -75,11 +75,13 @@ func TestAMaskedWalkthroughStillTellsIDsApart(t *testing.T) {
 type partKind int
 
 const (
-	prose         partKind = iota
-	startCommand           // starts the broker
-	command                // run by bash
-	result                 // what the command before it printed
-	brokerPrinted          // what the broker's demo printed
+	prose           partKind = iota
+	startCommand             // starts the broker
+	command                  // run by bash
+	result                   // what the command before it printed
+	brokerPrinted            // what the broker's demo printed
+	listenCommand            // starts make listen
+	listenerPrinted          // what make listen printed
 )
 
 type part struct {
@@ -93,6 +95,7 @@ type walkthrough []part
 const (
 	markStart  = "<!-- start -->\n"
 	markPrints = "<!-- broker prints -->\n"
+	markHeard  = "<!-- listener prints -->\n"
 )
 
 var fence = regexp.MustCompile("(?ms)^```(sh|text)\n(.*?)^```\n")
@@ -112,8 +115,12 @@ func parseWalkthrough(t *testing.T, text string) walkthrough {
 		switch {
 		case language == "sh" && strings.HasSuffix(before, markStart):
 			kind = startCommand
+		case language == "sh" && block == "make listen\n":
+			kind = listenCommand
 		case language == "text" && strings.HasSuffix(before, markPrints):
 			kind = brokerPrinted
+		case language == "text" && strings.HasSuffix(before, markHeard):
+			kind = listenerPrinted
 		case language == "text":
 			require.Equal(t, command, last, "an answer follows a command: %s", block)
 			kind = result
@@ -130,7 +137,7 @@ func (page walkthrough) String() string {
 		switch p.kind {
 		case prose:
 			b.WriteString(p.text)
-		case startCommand, command:
+		case startCommand, command, listenCommand:
 			b.WriteString("```sh\n" + p.text + "```\n")
 		default:
 			b.WriteString("```text\n" + p.text + "```\n")
@@ -142,11 +149,42 @@ func (page walkthrough) String() string {
 // separator stands between the outputs of two commands.
 const separator = "=== end of block ===\n"
 
-// walk runs the page against a new broker and replaces its answers by what came.
+// walk runs the page against a new broker and replaces its answers by what came. A page that starts make listen has a
+// listener of its own.
 func (page walkthrough) walk(t *testing.T, w *world) {
 	t.Helper()
 	p, printed := page.start(t, w)
 	defer func() { require.Equal(t, exitClean, p.stop()) }()
+	heard := &syncBuffer{}
+	sink, err := startSink("127.0.0.1:0", heard)
+	require.NoError(t, err)
+	defer sink.Close()
+	listener := sink.listener.Addr().String()
+	outputs := page.run(t, p, "127.0.0.1:9000", listener, "http://127.0.0.1:8080", p.base)
+	next := 0
+	for i := range page {
+		if page[i].kind != command {
+			continue
+		}
+		output := strings.ReplaceAll(outputs[next], listener, "127.0.0.1:9000")
+		next++
+		if output != "" && !strings.HasSuffix(output, "\n") {
+			output += "\n"
+		}
+		if i+2 < len(page) && page[i+2].kind == result {
+			page[i+2].text = output
+		} else {
+			require.Empty(t, output, "this prints something that the page does not show: %s", page[i].text)
+		}
+	}
+	page.delivered(t, brokerPrinted, printed)
+	page.delivered(t, listenerPrinted, heard)
+}
+
+// run runs the commands of the page in one shell, with other texts where pairs say so, and returns what each block
+// printed.
+func (page walkthrough) run(t *testing.T, p *process, pairs ...string) []string {
+	t.Helper()
 	var script strings.Builder
 	for _, p := range page {
 		if p.kind == command {
@@ -157,7 +195,7 @@ func (page walkthrough) walk(t *testing.T, w *world) {
 	defer cancel()
 	bash := exec.CommandContext(ctx, "bash")
 	bash.Env = append(clearedEnv(), "BROKER="+p.base, "NO_PROXY=*", "LC_ALL=C")
-	bash.Stdin = strings.NewReader(script.String())
+	bash.Stdin = strings.NewReader(strings.NewReplacer(pairs...).Replace(script.String()))
 	var out bytes.Buffer
 	bash.Stdout, bash.Stderr = &out, &out
 	bash.WaitDelay = patience // a curl in front of grep -q ends later
@@ -167,24 +205,15 @@ func (page walkthrough) walk(t *testing.T, w *world) {
 			t.Logf("the commands printed:\n%s", out.String())
 		}
 	})
-	outputs := strings.Split(strings.ReplaceAll(out.String(), "\r\n", "\n"), separator)
+	return strings.Split(strings.ReplaceAll(out.String(), "\r\n", "\n"), separator)
+}
 
+// delivered replaces the blocks of a kind by the deliveries that a consumer printed, one each.
+func (page walkthrough) delivered(t *testing.T, kind partKind, printed *syncBuffer) {
+	t.Helper()
 	deliveries := 0
-	next := 0
 	for i := range page {
-		switch page[i].kind {
-		case command:
-			output := outputs[next]
-			next++
-			if output != "" && !strings.HasSuffix(output, "\n") {
-				output += "\n"
-			}
-			if i+2 < len(page) && page[i+2].kind == result {
-				page[i+2].text = output
-			} else {
-				require.Empty(t, output, "this prints something that the page does not show: %s", page[i].text)
-			}
-		case brokerPrinted:
+		if page[i].kind == kind {
 			deliveries++
 			eventually(t, fmt.Sprintf("delivery %d to be printed", deliveries), func() bool {
 				return len(deliveriesIn(printed.String())) >= deliveries
@@ -200,7 +229,8 @@ func (page walkthrough) start(t *testing.T, w *world) (p *process, printed *sync
 	t.Helper()
 	i := slices.IndexFunc(page, func(p part) bool { return p.kind == startCommand })
 	require.Equal(t, "make run\n", page[i].text)
-	require.Contains(t, fromRoot(t, "Makefile"), "\n\t$(GO) run ./cmd/broker serve --demo\n")
+	require.Contains(t, fromRoot(t, "Makefile"), "\n\t@$(GO) build -o bin/broker ./cmd/broker\n"+
+		"\tbin/broker serve --demo\n")
 	return startDemoBroker(t, w)
 }
 

@@ -10,8 +10,8 @@
 //
 //   - On the way in: standby.go (which journal this broker writes, and what is on its way there),
 //     submission.go (the store within a budget, then the journal), fallback.go (one message of it),
-//     budget.go (the timer of all budgets), pulse.go (how the store is doing), journalled.go (which
+//     budget.go (the timer of all budgets), health.go (how the store is doing), journalled.go (which
 //     messages are in a journal, for whoever asks).
-//   - On the way out: journals.go (journals that are adopted, replayed and closed), replay.go and fate.go
+//   - On the way out: journals.go (journals that are adopted, replayed and closed), replay.go and replayedentry.go
 //     (the messages of one journal into the store, each once).
 package standby

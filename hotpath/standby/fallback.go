@@ -23,7 +23,7 @@ type fallback struct {
 	over       bool     // it has an outcome of the store
 	err        error
 	journalled bool
-	inLimbo    bool
+	entering   bool
 	receipt    journal.Receipt // once it is in the journal
 
 	decided bool  // of the caller: the outcome is this one, not that of the store
@@ -56,13 +56,13 @@ func (f *fallback) ended(err error) {
 }
 
 func (f *fallback) enterLimbo() {
-	f.inLimbo = true
+	f.entering = true
 	f.standby.count(f.msg.ChannelNo, 1)
 }
 
 func (f *fallback) leaveLimbo() {
-	if f.inLimbo {
-		f.inLimbo = false
+	if f.entering {
+		f.entering = false
 		f.standby.count(f.msg.ChannelNo, -1)
 	}
 }

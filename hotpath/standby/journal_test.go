@@ -381,14 +381,14 @@ func TestAFullJournalDoesNotSayThatAMessageIsNotStoredThatMayBe(t *testing.T) {
 	require.ErrorContains(t, journalProblem(journal.ErrFull, ident.ID{}), problem.ErrJournalFull.Code)
 }
 
-// A full journal is no reason to refuse what the store takes: the pulse still shows a stall, and
+// A full journal is no reason to refuse what the store takes: the health of the store still shows a stall, and
 // nothing in the journal tries the store.
 func TestAFullJournalAsksTheStoreWithThePatienceOfADurablePublish(t *testing.T) {
 	f := newFaultyStore()
 	p, _, _ := startJournal(t, f.Store, t.TempDir(), 64)
-	p.pulse.took.Store(int64(time.Hour))
+	p.health.took.Store(int64(time.Hour))
 	for range 100 {
-		p.pulse.known.Store(int64(time.Since(start)))
+		p.health.known.Store(int64(time.Since(start)))
 		receipt, err := p.send(time.Millisecond, &durable.Message{Payload: make([]byte, 500)})
 		require.NoError(t, err)
 		require.Nil(t, receipt)
@@ -419,14 +419,14 @@ func TestAMessageThatAdmissionAndAFullJournalHoldUpWaitsForTheStore(t *testing.T
 }
 
 func TestAPulseThatIsOlderThanASecondIsAProbe(t *testing.T) {
-	p := &pulse{}
+	p := &storeHealth{}
 	p.took.Store(int64(time.Minute))
 	p.known.Store(int64(time.Since(start)))
 	require.True(t, p.late(time.Second))
-	p.known.Store(int64(time.Since(start) - pulseLasts))
+	p.known.Store(int64(time.Since(start) - healthLasts))
 	require.False(t, p.late(time.Second), "one message asks the store")
 	require.True(t, p.late(time.Second), "the others do not wait for its answer")
-	p.known.Store(int64(time.Since(start) - pulseLasts))
+	p.known.Store(int64(time.Since(start) - healthLasts))
 	p.began[0].Store(int64(time.Since(start) - 2*time.Second))
 	require.True(t, p.late(time.Second), "a transaction that does not end is no news of the past")
 }

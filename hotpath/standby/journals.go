@@ -129,7 +129,7 @@ func (s *Standby) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, stopDrain)
 	defer cancel()
 	for _, r := range all {
-		if r.journal.Waiting() > 0 && !s.pulse.failing.Load() {
+		if r.journal.Waiting() > 0 && !s.health.failing.Load() {
 			r.once = true        // what is held stays
 			_ = r.run(ctx, true) // what is left is logged
 			r.journal.Move()

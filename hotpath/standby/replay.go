@@ -130,9 +130,9 @@ func (r *replay) paused(channel uint32) bool {
 	return ch != nil && ch.Closed() && !ch.Deleted
 }
 
-// store stores entries, tries again until each has its fate, and advances the journal.
+// store stores entries, tries again until each is done, and advances the journal.
 func (r *replay) store(ctx context.Context, entries []*journal.Entry) {
-	all := make([]fate, len(entries))
+	all := make([]replayedEntry, len(entries))
 	for i, e := range entries {
 		all[i].Entry = e
 		if !e.Lost {
@@ -144,7 +144,7 @@ func (r *replay) store(ctx context.Context, entries []*journal.Entry) {
 	for try := 0; ctx.Err() == nil; try++ {
 		r.holdPaused(all)
 		err := r.step(ctx, all, try)
-		if err == nil && !slices.ContainsFunc(all, func(f fate) bool { return !f.done }) {
+		if err == nil && !slices.ContainsFunc(all, func(f replayedEntry) bool { return !f.done }) {
 			if err = r.record(ctx, all); err == nil {
 				r.advance(all)
 				return
@@ -166,30 +166,30 @@ func (r *replay) store(ctx context.Context, entries []*journal.Entry) {
 
 // storeAgain forgets what became of entries: the store went back to an earlier state since, which may
 // not have them. The journal still does.
-func (r *replay) storeAgain(ctx context.Context, all []fate) {
+func (r *replay) storeAgain(ctx context.Context, all []replayedEntry) {
 	r.log.Warn("the store went back to an earlier state while messages of the journal were stored; they are stored again",
 		"folder", r.journal.Dir(), "messages", len(all))
 	for i := range all {
-		all[i] = fate{Entry: all[i].Entry}
+		all[i] = replayedEntry{Entry: all[i].Entry}
 	}
 	r.recheck = r.journal.Last()
 	_ = r.s.node.Renew(ctx) // else the node notices within a second
 	r.began, r.seen = time.Since(start), r.s.node.Clock()
 }
 
-// step brings entries closer to their fate. An error means that the store failed.
-func (r *replay) step(ctx context.Context, all []fate, try int) error {
+// step brings entries closer to their end. An error means that the store failed.
+func (r *replay) step(ctx context.Context, all []replayedEntry, try int) error {
 	ctx, cancel := context.WithTimeout(ctx, accept.Within)
 	defer cancel()
 	if err := r.findKnown(ctx, all); err != nil {
 		return err
 	}
 	r.findLost(all)
-	together, alone := open(all), []*fate(nil)
+	together, alone := open(all), []*replayedEntry(nil)
 	if try >= aloneAfter {
 		together, alone = nil, together
 	} else if len(r.poisoned) > 0 {
-		together = slices.DeleteFunc(together, func(f *fate) bool {
+		together = slices.DeleteFunc(together, func(f *replayedEntry) bool {
 			if r.poisoned[f.Receipt] != nil {
 				alone = append(alone, f)
 			}
@@ -203,20 +203,20 @@ func (r *replay) step(ctx context.Context, all []fate, try int) error {
 }
 
 // storeAll stores entries that the store does not have.
-func (r *replay) storeAll(ctx context.Context, todo []*fate) error {
+func (r *replay) storeAll(ctx context.Context, todo []*replayedEntry) error {
 	if err := r.findTried(ctx, todo); err != nil {
 		return err
 	}
-	return r.insert(ctx, slices.DeleteFunc(todo, func(f *fate) bool { return f.done }))
+	return r.insert(ctx, slices.DeleteFunc(todo, func(f *replayedEntry) bool { return f.done }))
 }
 
 // storeAlone stores entries one by one, so that one for which the store fails keeps no other. It is
 // held: at once if that is known of it.
-func (r *replay) storeAlone(ctx context.Context, todo []*fate, try int) (failed error) {
+func (r *replay) storeAlone(ctx context.Context, todo []*replayedEntry, try int) (failed error) {
 	r.alone = true
 	defer func() { r.alone = false }()
 	for _, f := range todo {
-		err := r.storeAll(ctx, []*fate{f})
+		err := r.storeAll(ctx, []*replayedEntry{f})
 		if err == nil {
 			delete(r.poisoned, f.Receipt)
 			continue
@@ -238,11 +238,11 @@ func (r *replay) storeAlone(ctx context.Context, todo []*fate, try int) (failed 
 func (r *replay) takesOthers(err error) bool {
 	slow := errors.Is(err, problem.ErrOverloaded) || errors.Is(err, durable.ErrStale) ||
 		errors.Is(err, durable.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded)
-	return !slow && r.s.pulse.stored.Load() > int64(r.began)
+	return !slow && r.s.health.stored.Load() > int64(r.began)
 }
 
 // poison holds an entry for which the store fails.
-func (r *replay) poison(f *fate, err error) {
+func (r *replay) poison(f *replayedEntry, err error) {
 	p := r.poisoned[f.Receipt]
 	if p == nil {
 		p = &poison{channel: f.Msg.ChannelNo, wait: poisonedFor}
@@ -263,7 +263,7 @@ func (r *replay) storeAnswers(ctx context.Context) bool {
 
 // holdPaused holds the entries of paused channels. Later ones of the channel are held as well, so
 // their order stays.
-func (r *replay) holdPaused(all []fate) {
+func (r *replay) holdPaused(all []replayedEntry) {
 	for i := range all {
 		f := &all[i]
 		if !f.done && !f.Lost && (r.held[f.Msg.ChannelNo] || r.paused(f.Msg.ChannelNo)) {
@@ -287,7 +287,7 @@ func (r *replay) keepHeld(channel uint32, held bool) {
 }
 
 // insert stores entries under new IDs, in one transaction where the store can.
-func (r *replay) insert(ctx context.Context, todo []*fate) error {
+func (r *replay) insert(ctx context.Context, todo []*replayedEntry) error {
 	if len(todo) == 0 {
 		return nil
 	}
@@ -301,17 +301,17 @@ func (r *replay) insert(ctx context.Context, todo []*fate) error {
 		msgs[i] = &m
 		bytes += int64(m.Bytes())
 	}
-	store, pulse := r.s.submitter, r.s.pulse
+	store, health := r.s.submitter, r.s.health
 	if !store.Admit(ctx, accept.Terms{Patience: accept.LinePatience, Lines: true}, share.Broker, len(msgs), bytes) {
 		return problem.ErrOverloaded
 	}
-	pulse.Begin(replaying)
+	health.Begin(replaying)
 	results := store.StoreAccepted(ctx, msgs)
 	shown := results
 	if r.alone && results[0] != nil { // it says nothing of other messages
 		shown = nil
 	}
-	pulse.End(replaying, shown)
+	health.End(replaying, shown)
 	store.Leave(share.Broker, len(msgs), bytes)
 	var failed error
 	for i, err := range results {
@@ -329,9 +329,9 @@ func (r *replay) insert(ctx context.Context, todo []*fate) error {
 
 // record records receipts. A crash before it leaves messages that are stored, and that the next
 // replay finds stored.
-func (r *replay) record(ctx context.Context, all []fate) error {
+func (r *replay) record(ctx context.Context, all []replayedEntry) error {
 	failpoint.At(failpoint.JournalReplayed)
-	if !slices.ContainsFunc(all, func(f fate) bool { return !f.hold }) {
+	if !slices.ContainsFunc(all, func(f replayedEntry) bool { return !f.hold }) {
 		return nil
 	}
 	var fresh []durable.Receipt
@@ -357,7 +357,7 @@ func (r *replay) record(ctx context.Context, all []fate) error {
 }
 
 // advance removes entries from the journal, except those that are held.
-func (r *replay) advance(all []fate) {
+func (r *replay) advance(all []replayedEntry) {
 	entries := make([]*journal.Entry, len(all))
 	for i, f := range all {
 		entries[i] = f.Entry

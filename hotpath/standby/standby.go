@@ -55,18 +55,18 @@ type Standby struct {
 	o         Journals
 	metrics   *metrics.Metrics
 	log       *slog.Logger
-	pulse     *pulse
+	health    *storeHealth
 	waits     budgets
 	names     names
 
-	mu     sync.Mutex
-	limbo  map[uint32]int   // messages with an ordering key that are on their way into the journal, by channel
-	own    *journal.Journal // nil: none was opened or taken over yet
-	failed time.Time        // when it could not be opened
-	ended  bool             // the broker has stopped: none is opened any more
-	all    []*replay        // of every journal that is not empty
-	opened chan *journal.Journal
-	early  map[journal.Receipt]earlyOutcome
+	mu       sync.Mutex
+	entering map[uint32]int   // messages with an ordering key that are on their way into the journal, by channel
+	own      *journal.Journal // nil: none was opened or taken over yet
+	failed   time.Time        // when it could not be opened
+	ended    bool             // the broker has stopped: none is opened any more
+	all      []*replay        // of every journal that is not empty
+	opened   chan *journal.Journal
+	early    map[journal.Receipt]earlyOutcome
 }
 
 // An earlyOutcome is what the store answered about a message after the journal had it.
@@ -81,9 +81,9 @@ const mostEarly = 1 << 16
 // New returns the standby of a submitter. Call it before the submitter runs.
 func New(o Options) *Standby {
 	s := &Standby{submitter: o.Submitter, receipts: o.Receipts, catalogue: o.Catalogue, node: o.Node, bytes: o.Bodies,
-		o: o.Journals, metrics: o.Metrics, log: o.Log, pulse: &pulse{}, opened: make(chan *journal.Journal, 1),
-		early: map[journal.Receipt]earlyOutcome{}, limbo: map[uint32]int{}}
-	o.Submitter.Watch(s.pulse)
+		o: o.Journals, metrics: o.Metrics, log: o.Log, health: &storeHealth{}, opened: make(chan *journal.Journal, 1),
+		early: map[journal.Receipt]earlyOutcome{}, entering: map[uint32]int{}}
+	o.Submitter.Watch(s.health)
 	return s
 }
 
@@ -109,16 +109,16 @@ func (s *Standby) takeEarly(receipt journal.Receipt) (earlyOutcome, bool) {
 func (s *Standby) behind(channel uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.limbo[channel] > 0 || s.own != nil && s.own.Waits(channel) ||
+	return s.entering[channel] > 0 || s.own != nil && s.own.Waits(channel) ||
 		slices.ContainsFunc(s.all, func(r *replay) bool { return r.held[channel] || r.journal.Waits(channel) })
 }
 
-// count counts messages of a channel in limbo.
+// count counts messages of a channel with an ordering key that enter the journal.
 func (s *Standby) count(channel uint32, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.limbo[channel] += n; s.limbo[channel] == 0 {
-		delete(s.limbo, channel)
+	if s.entering[channel] += n; s.entering[channel] == 0 {
+		delete(s.entering, channel)
 	}
 }
 

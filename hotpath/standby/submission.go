@@ -73,7 +73,7 @@ func (sub *Submission) plan(budget time.Duration) (patience time.Duration, direc
 		m := &sub.all[i].msg
 		direct = direct || m.Keyed() && sub.s.behind(m.ChannelNo)
 	}
-	if direct = direct || sub.s.pulse.late(budget); direct {
+	if direct = direct || sub.s.health.late(budget); direct {
 		if _, err := sub.room(); err != nil {
 			return sub.terms.Patience, false
 		}
@@ -225,7 +225,7 @@ func (sub *Submission) take() (records []journal.Record, index []int) {
 			if one.over && !errors.Is(one.err, durable.ErrOutcomeUnknown) && !errors.Is(one.err, accept.ErrWithheld) {
 				r.Tried = ident.ID{} // the store has none of the IDs
 			}
-			if one.msg.Keyed() && !one.inLimbo {
+			if one.msg.Keyed() && !one.entering {
 				one.enterLimbo()
 			}
 			one.journalled = true

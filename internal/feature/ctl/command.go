@@ -27,7 +27,7 @@ func (s *session) commands() *cobra.Command {
 broker ctl why orders/billing
 broker ctl check`
 	s.inTarget(ctl)
-	root.AddCommand(ctl, s.listen())
+	root.AddCommand(ctl, s.listen(), s.publishHere())
 	return root
 }
 

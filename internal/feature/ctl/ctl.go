@@ -27,7 +27,9 @@ type Options struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Getenv         func(string) string
-	Others         [][2]string // the other commands of the program with a line about each, for completion
+	// Nearest returns the known name that is meant by a misspelled one, or "".
+	Nearest func(name string, known []string) string
+	Others  [][2]string // the other commands of the program with a line about each, for completion
 }
 
 // Completes reports whether the first argument of the program is a question of a shell for what may come next.
@@ -35,8 +37,8 @@ func Completes(name string) bool {
 	return name == cobra.ShellCompRequestCmd || name == cobra.ShellCompNoDescRequestCmd
 }
 
-// Run runs a command and returns the exit code. args are those of the program: ctl comes first, or a question of a
-// shell.
+// Run runs a command and returns the exit code. args are those of the program: ctl, listen or publish comes first, or
+// a question of a shell.
 func Run(ctx context.Context, args []string, o Options) int {
 	s := &session{Options: o}
 	defer s.close()

@@ -12,5 +12,6 @@
 // tail.go looks at timelines again and again. top.go and
 // mcp.go read what others print, too, for a screen and for an assistant. broker listen --channel is here, too:
 // listen.go has its consumer, and forward.go the request, which must be as the one of hotpath/push: cmd/broker compares
-// the two.
+// the two. broker publish is ctl publish with the tokens of a demo: demo.go has the file that serve --demo writes and
+// publish reads.
 package ctl

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	penstock "github.com/penstock-broker/penstock/clients/go"
 )
 
 // A profile is a broker by name. It has no token, but where the token is.
@@ -177,7 +179,7 @@ func (s *session) addProfile() *cobra.Command {
 				}
 				p.TokenFile = path
 			}
-			if _, err := s.dial(target{URL: p.URL}, "ctl"); err != nil {
+			if _, err := s.dial(target{URL: p.URL}, penstock.Options{ProducerID: "ctl"}); err != nil {
 				return err
 			}
 			all, err := s.readProfiles()

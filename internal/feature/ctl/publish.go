@@ -20,7 +20,11 @@ type publishFlags struct {
 	headers, consumers                 []string
 }
 
-func (s *session) publish() *cobra.Command {
+func (s *session) publish() *cobra.Command { return s.publishing("ctl", s.send) }
+
+// publishing is a command that publishes. send gets what its arguments and flags say.
+func (s *session) publishing(producer string, send func(*cobra.Command, string, string, penstock.Message) error,
+) *cobra.Command {
 	var o publishFlags
 	c := leaf{use: "publish CHANNEL [PAYLOAD]", about: "publish a message to a channel that there is",
 		long: "The message is on disk when the command ends with 0. It is of the producer ctl, which the first one makes.",
@@ -35,9 +39,9 @@ func (s *session) publish() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return s.send(c, args[0], o.producer, m)
+			return send(c, args[0], o.producer, m)
 		}}.command()
-	o.flags(c)
+	o.flags(c, producer)
 	f := c.Flags()
 	f.DurationVar(&o.delay, "delay", 0, "send it so much later, `10m`")
 	f.StringVar(&o.at, "at", "", "send it at that `TIME`, RFC 3339")
@@ -46,11 +50,11 @@ func (s *session) publish() *cobra.Command {
 	return c
 }
 
-// flags are those of publish and of request.
-func (o *publishFlags) flags(c *cobra.Command) {
+// flags are those of publish and of request. producer is the default.
+func (o *publishFlags) flags(c *cobra.Command, producer string) {
 	f := c.Flags()
 	f.StringVarP(&o.file, "file", "f", "", "`FILE` with the payload; - is the standard input")
-	f.StringVar(&o.producer, "producer", "ctl", "`ID` of the producer")
+	f.StringVar(&o.producer, "producer", producer, "`ID` of the producer")
 	f.StringVar(&o.mediaType, "type", "", "content `TYPE`; JSON and text are found out")
 	f.StringVar(&o.id, "id", "", "message `ID`: a message is stored once under it")
 	f.StringVar(&o.key, "ordering-key", "", "ordering `KEY`")
@@ -106,7 +110,7 @@ func (s *session) producing(c *cobra.Command, channel, producer string) (*pensto
 	if _, err := manager.Get(c.Context(), penstock.ChannelPath(channel)); err != nil {
 		return nil, err
 	}
-	return s.dial(s.target, producer)
+	return s.dial(s.target, penstock.Options{ProducerID: producer})
 }
 
 // send publishes a message.
@@ -120,13 +124,22 @@ func (s *session) send(c *cobra.Command, channel, producer string, m penstock.Me
 	if err != nil {
 		return err
 	}
-	note := ""
+	return s.done(received(r), "%s is published%s", r.MessageID, noteOf(r))
+}
+
+// received is a receipt for a program.
+func received(r penstock.Receipt) map[string]any {
+	return map[string]any{"MessageID": r.MessageID, "Location": r.Location, "Ack": r.Ack, "Duplicate": r.Duplicate,
+		"Nobody": r.Nobody}
+}
+
+// noteOf is what people should know of a receipt besides.
+func noteOf(r penstock.Receipt) string {
 	switch {
 	case r.Duplicate:
-		note = "; it was stored already"
+		return "; it was stored already"
 	case r.Nobody:
-		note = "; no consumer gets it"
+		return "; no consumer gets it"
 	}
-	return s.done(map[string]any{"MessageID": r.MessageID, "Location": r.Location, "Ack": r.Ack, "Duplicate": r.Duplicate,
-		"Nobody": r.Nobody}, "%s is published%s", r.MessageID, note)
+	return ""
 }

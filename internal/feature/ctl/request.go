@@ -41,7 +41,7 @@ func (s *session) request() *cobra.Command {
 			}
 			return s.responded(r)
 		}}.command()
-	o.flags(c)
+	o.flags(c, "ctl")
 	c.Flags().DurationVar(&wait, "wait", 10*time.Second, "for the response, at most `1m`")
 	return c
 }

@@ -80,14 +80,14 @@ func (s *session) broker() (*penstock.Client, error) {
 		return nil, err
 	}
 	s.target = t
-	s.client, err = s.dial(t, "ctl")
+	s.client, err = s.dial(t, penstock.Options{ProducerID: "ctl"})
 	return s.client, err
 }
 
-// dial makes a client. It sends nothing.
-func (s *session) dial(t target, producer string) (*penstock.Client, error) {
-	c, err := penstock.New(penstock.Options{URL: t.URL, AdminToken: t.token, ProducerID: producer, OnlyOptions: true,
-		Tries: 2})
+// dial makes a client that acts as the producer and with the tokens of o. It sends nothing.
+func (s *session) dial(t target, o penstock.Options) (*penstock.Client, error) {
+	o.URL, o.AdminToken, o.OnlyOptions, o.Tries = t.URL, t.token, true, 2
+	c, err := penstock.New(o)
 	if err != nil {
 		return nil, local("%s", strings.TrimPrefix(err.Error(), "penstock: "))
 	}

@@ -252,9 +252,9 @@ func (d *Desk) RetriggerMessage(ctx context.Context, ch *catalogue.Channel, h du
 	return nil
 }
 
-// nudge is the lease with which RetriggerJob makes a delayed job due. RetriggerJob
+// retriggerLease is the lease with which RetriggerJob makes a delayed job due. RetriggerJob
 // releases it at once.
-const nudge = 5 * time.Second
+const retriggerLease = 5 * time.Second
 
 // RetriggerJob makes one job due now. It redrives a dead job, ends the delay of a job that
 // waits for its retry, and adds a job that the queue lost. It does not change a job that
@@ -277,7 +277,7 @@ func (d *Desk) RetriggerJob(ctx context.Context, consumer uint32, h durable.Head
 	case onlyDead:
 		return Job{}, ErrNotDead
 	case j.Standing.State == redisq.Delayed:
-		lease, _, err := d.Queue.ClaimOne(ctx, consumer, redisq.Job{ID: h.ID}, nudge, false)
+		lease, _, err := d.Queue.ClaimOne(ctx, consumer, redisq.Job{ID: h.ID}, retriggerLease, false)
 		if err != nil {
 			return Job{}, err
 		}

@@ -193,6 +193,28 @@ func TestTheListOfDecisionsIsWhole(t *testing.T) {
 	}
 }
 
+// The index of the pages has each of them, but the decisions, which have an index of their own.
+func TestTheIndexHasEachPage(t *testing.T) {
+	index := read(t, "docs/README.md")
+	for _, page := range pagesOf(t) {
+		rel, ok := strings.CutPrefix(page, "docs/")
+		if ok && rel != "README.md" && !strings.HasPrefix(rel, "decisions/") {
+			require.Contains(t, index, "]("+rel+")")
+		}
+	}
+	require.Contains(t, index, "](decisions/README.md)")
+}
+
+// The numbers of the decisions have no gap, and no page says what will be decided.
+func TestTheNumbersOfTheDecisionsHaveNoGap(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "docs/decisions/0*.md"))
+	require.NoError(t, err)
+	for i, file := range files {
+		require.True(t, strings.HasPrefix(filepath.Base(file), fmt.Sprintf("%03d-", i+1)), file)
+		require.NotContains(t, read(t, "docs/decisions/"+filepath.Base(file)), " will be ", file)
+	}
+}
+
 // A visitor reads the README in some minutes, and finds the rest from there.
 func TestTheReadmeIsShort(t *testing.T) {
 	require.LessOrEqual(t, len(strings.Fields(read(t, "README.md"))), 900)

@@ -8,13 +8,13 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/accept"
 )
 
-// pulseLasts is how long the end of a transaction tells how the store is doing. After it one message
+// healthLasts is how long the end of a transaction tells how the store is doing. After it one message
 // asks the store, and another one each time it has passed again: messages for the journal bring no
 // transactions, and a journal that is full or held stores none.
-const pulseLasts = time.Second
+const healthLasts = time.Second
 
-// A pulse shows how the store is doing, from the transactions of published messages.
-type pulse struct {
+// A storeHealth shows how the store is doing, from the transactions of published messages.
+type storeHealth struct {
 	began   [accept.Committers + 1]atomic.Int64 // of the transactions under way, ns of the process; 0: none
 	took    atomic.Int64                        // of the last transaction, ns
 	failing atomic.Bool                         // the last transaction failed
@@ -28,11 +28,11 @@ const replaying = accept.Committers
 var start = time.Now()
 
 // Begin records the begin of a transaction.
-func (p *pulse) Begin(i int) { p.began[i].Store(int64(time.Since(start)) | 1) }
+func (h *storeHealth) Begin(i int) { h.began[i].Store(int64(time.Since(start)) | 1) }
 
 // End records the end of a transaction with the results of its messages.
-func (p *pulse) End(i int, results []error) {
-	took := int64(time.Since(start)) - p.began[i].Swap(0)
+func (h *storeHealth) End(i int, results []error) {
+	took := int64(time.Since(start)) - h.began[i].Swap(0)
 	stored, failed := false, false
 	for _, err := range results {
 		if err == nil {
@@ -42,29 +42,29 @@ func (p *pulse) End(i int, results []error) {
 		}
 	}
 	if stored || failed {
-		p.took.Store(took)
-		p.failing.Store(!stored)
+		h.took.Store(took)
+		h.failing.Store(!stored)
 		now := int64(time.Since(start))
-		p.known.Store(now)
+		h.known.Store(now)
 		if stored {
-			p.stored.Store(now)
+			h.stored.Store(now)
 		}
 	}
 }
 
 // late reports whether a message that is submitted now will hardly be committed within a budget:
 // the store has failed, or a transaction takes that long. Where the store has shown that more than
-// pulseLasts ago, one caller gets false: its message is a probe.
-func (p *pulse) late(budget time.Duration) bool {
+// healthLasts ago, one caller gets false: its message is a probe.
+func (h *storeHealth) late(budget time.Duration) bool {
 	now := int64(time.Since(start))
-	for i := range p.began {
-		if b := p.began[i].Load(); b > 0 && now-b >= int64(budget) {
+	for i := range h.began {
+		if b := h.began[i].Load(); b > 0 && now-b >= int64(budget) {
 			return true
 		}
 	}
-	if !p.failing.Load() && p.took.Load() < int64(budget) {
+	if !h.failing.Load() && h.took.Load() < int64(budget) {
 		return false
 	}
-	known := p.known.Load()
-	return now-known < int64(pulseLasts) || !p.known.CompareAndSwap(known, now)
+	known := h.known.Load()
+	return now-known < int64(healthLasts) || !h.known.CompareAndSwap(known, now)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
-// A fate is what becomes of an entry.
-type fate struct {
+// A replayedEntry is an entry of the journal with what became of it.
+type replayedEntry struct {
 	*journal.Entry
 	done    bool // it has a receipt, or is held
 	known   bool // its receipt was recorded before
@@ -21,8 +21,8 @@ type fate struct {
 	receipt durable.Receipt
 }
 
-// open returns the entries without a fate.
-func open(all []fate) (todo []*fate) {
+// open returns the entries that are not done.
+func open(all []replayedEntry) (todo []*replayedEntry) {
 	for i := range all {
 		if !all[i].done {
 			todo = append(todo, &all[i])
@@ -33,7 +33,7 @@ func open(all []fate) (todo []*fate) {
 
 // findLost ends entries that the disk does not return as they were written. What became of one that the
 // journal has elsewhere is told there.
-func (r *replay) findLost(all []fate) {
+func (r *replay) findLost(all []replayedEntry) {
 	for _, f := range open(all) {
 		if f.Lost && f.Elsewhere {
 			f.done, f.known = true, true
@@ -48,7 +48,7 @@ func (r *replay) findLost(all []fate) {
 const lost = "lost"
 
 // findKnown finds entries that were over before this process read them.
-func (r *replay) findKnown(ctx context.Context, all []fate) error {
+func (r *replay) findKnown(ctx context.Context, all []replayedEntry) error {
 	var ids []durable.ReceiptID
 	for _, f := range open(all) {
 		if f.Seq <= r.recheck {
@@ -72,8 +72,8 @@ func (r *replay) findKnown(ctx context.Context, all []fate) error {
 
 // findTried finds entries that the store has under the ID that was tried when they went into the
 // journal. Those with a Key need no look: their Key tells.
-func (r *replay) findTried(ctx context.Context, todo []*fate) error {
-	var look []*fate
+func (r *replay) findTried(ctx context.Context, todo []*replayedEntry) error {
+	var look []*replayedEntry
 	for _, f := range todo {
 		if f.done {
 			continue
@@ -111,7 +111,7 @@ func (r *replay) findTried(ctx context.Context, todo []*fate) error {
 
 // lookUp asks the store for messages under the IDs that were tried. An insert with an ID that is too
 // old stores nothing, and returns nil where the message is stored.
-func (r *replay) lookUp(ctx context.Context, look []*fate) error {
+func (r *replay) lookUp(ctx context.Context, look []*replayedEntry) error {
 	msgs := make([]*durable.Message, len(look))
 	for i, f := range look {
 		m := *f.Msg
@@ -140,7 +140,7 @@ func (r *replay) lookUp(ctx context.Context, look []*fate) error {
 
 // conclude gives an entry its receipt: id is that of the message unless it was stored before, or
 // could not be stored.
-func (f *fate) conclude(r *replay, id ident.ID, err error) {
+func (f *replayedEntry) conclude(r *replay, id ident.ID, err error) {
 	f.done = true
 	f.receipt = durable.Receipt{ID: durable.ReceiptID(f.Receipt), ChannelNo: f.Msg.ChannelNo}
 	var dup *durable.DuplicateError
