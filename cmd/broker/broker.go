@@ -132,6 +132,17 @@ func (b *broker) newCatalogue() *catalogue.Catalogue {
 	return c
 }
 
+// openSecrets reads the keys of receipts and links, which all brokers share.
+func (b *broker) openSecrets(ctx context.Context) (err error) {
+	if b.journal, err = newJournalSigner(ctx, b.store); err != nil {
+		return fmt.Errorf("%w: %w", errStore, err)
+	}
+	if b.tokenKey, err = b.store.Secret(ctx, "tokens"); err != nil {
+		return fmt.Errorf("%w: %w", errStore, err)
+	}
+	return nil
+}
+
 // openBroker opens the stores, migrates, and wires all parts. Nothing runs yet. Errors for exit
 // code 3 are errStore, those for code 1 errSettings and errSeed.
 func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, err error) {
@@ -170,11 +181,8 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 	if err := b.catalogue.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", errStore, err)
 	}
-	if b.journal, err = newJournalSigner(ctx, b.store); err != nil {
-		return nil, fmt.Errorf("%w: %w", errStore, err)
-	}
-	if b.tokenKey, err = b.store.Secret(ctx, "tokens"); err != nil {
-		return nil, fmt.Errorf("%w: %w", errStore, err)
+	if err := b.openSecrets(ctx); err != nil {
+		return nil, err
 	}
 	if err := b.join(ctx); err != nil {
 		return nil, err
