@@ -28,7 +28,7 @@ func TestTheLogOfTheDashboardNamesTheClientBehindAProxy(t *testing.T) {
 	w.press(w.page(onK+"pause", from).is(200).asks(), own, from).is(303)
 	w.press(w.page(onM, from).is(200).asks(), own, from).is(200)
 	require.Regexp(t, `msg="an action was done by the dashboard" .*address=192\.0\.2\.1 `, lines.String())
-	require.Regexp(t, `msg="a payload was revealed" .*address=192\.0\.2\.1\n`, lines.String())
+	require.Regexp(t, `msg="a payload was revealed" .*address=192\.0\.2\.1 raw=false\n`, lines.String())
 	require.NotContains(t, lines.String(), "127.0.0.1")
 }
 

@@ -325,7 +325,7 @@ func TestAScopeLeavesNoTokenBehind(t *testing.T) {
 		token, _ := w.token(words...)
 		for path, form := range map[string]string{"/channel/c": "name=C", "/channel/c/consumer/k": "name=K",
 			"/channel/c/consumer/new": "type=pull"} {
-			w.put(path, form+"token="+secret+"-mine", bearer(token)).problem(403, "out_of_scope")
+			w.put(path, form+"&token="+secret+"-mine", bearer(token)).problem(403, "out_of_scope")
 			r := w.do("PUT", path, form, bearer(token), formHeader)
 			require.Contains(t, []int{200, 201}, r.Status, r.Body)
 			require.Contains(t, r.Body, `"Token":""`, path)
@@ -353,7 +353,7 @@ func TestAHiddenTokenIsShownOnce(t *testing.T) {
 	narrow, _ := w.token("channel:c", "channel:n")
 	for path, form := range map[string]string{"/producer/n": "", "/channel/n": "", "/channel/c/consumer/n": "type=pull&"} {
 		for _, who := range []string{adminHeader, bearer(manager)} {
-			made := w.do("PUT", path, form+"token="+secret+"-"+who[:2], who, formHeader)
+			made := w.do("PUT", path, form+"&token="+secret+"-"+who[:2], who, formHeader)
 			require.Contains(t, made.Body, secret+"-"+who[:2])
 			seen := w.get(path, who).is(200)
 			require.Contains(t, seen.Body, hidden)

@@ -32,7 +32,8 @@ func (s *Store) Tap(hear func(text string)) {
 var (
 	UnheardMySQL = append([]string{setSession, setReadCommitted, selectSession, selectVersion, selectVariables,
 		showGrants, selectDatabase, selectRole, selectServerMs, selectSchema, selectHasSchema.mysql,
-		selectGroup, upsertProof, selectHasScheduled, selectHasChange, insertClock.mysql}, unheard...)
+		selectGroup, upsertProof, selectHasScheduled, selectHasChange, insertClock.mysql, insertMigrationLease,
+		takeMigrationLease, endMigrationLease, setSyncWait, createMigrationLease}, unheard...)
 	UnheardSQLite = append([]string{selectSQLiteVersion, vacuumInto, checkBackup, checkWhole, emptyLog, selectSize,
 		selectSchema, selectHasSchema.sqlite, insertClock.sqlite}, unheard...)
 

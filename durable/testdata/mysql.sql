@@ -1,5 +1,11 @@
 COMMIT;
 
+CREATE TABLE IF NOT EXISTS migration_lease (
+    no TINYINT UNSIGNED NOT NULL PRIMARY KEY,
+    token BINARY(16) NOT NULL,
+    expires_ms BIGINT NOT NULL
+) ENGINE = InnoDB;
+
 DELETE FROM alerts
 WHERE sink = ?
   AND at_ms = ?
@@ -301,6 +307,13 @@ JOIN messages m ON m.channel_no = k.channel_no
 WHERE k.no = ?
   AND m.id IN (?...)
   AND m.ttl_ms > 0;
+
+INSERT IGNORE INTO migration_lease (
+    no,
+    token,
+    expires_ms
+)
+VALUES (0, '', 0);
 
 INSERT IGNORE INTO open_alarms (
     event,
@@ -4815,6 +4828,8 @@ SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
 
 SET SESSION wait_timeout = 8, SESSION net_read_timeout = 8;
 
+SET SESSION wsrep_sync_wait = 7;
+
 SHOW GLOBAL STATUS
 WHERE Variable_name IN (
     'Rpl_semi_sync_master_status',
@@ -4833,7 +4848,9 @@ WHERE Variable_name IN (
     'innodb_doublewrite',
     'sync_binlog',
     'log_bin',
-    'wsrep_on'
+    'wsrep_on',
+    'group_replication_group_name',
+    'group_replication_single_primary_mode'
 );
 
 SHOW GRANTS;
@@ -4853,7 +4870,9 @@ WHERE Variable_name IN (
     'tx_isolation',
     'transaction_isolation',
     'tx_read_only',
-    'transaction_read_only'
+    'transaction_read_only',
+    'wsrep_on',
+    'wsrep_sync_wait'
 );
 
 START TRANSACTION;
@@ -5285,6 +5304,18 @@ SET
     left_out = ?
 WHERE channel_no = ?
   AND id = ?;
+
+UPDATE migration_lease
+SET
+    token = ?,
+    expires_ms = CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED) + ?
+WHERE no = 0
+  AND (token = ? OR expires_ms < CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED));
+
+UPDATE migration_lease
+SET expires_ms = 0
+WHERE no = 0
+  AND token = ?;
 
 UPDATE nodes
 SET
