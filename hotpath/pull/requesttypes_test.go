@@ -2,6 +2,7 @@ package pull
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,10 @@ import (
 )
 
 func TestAClaimTakesTheMembersOfItsType(t *testing.T) {
-	require.Equal(t, strictjson.Names(apitype.ClaimRequest{}), claimMembers)
+	members := slices.DeleteFunc(strictjson.Names(apitype.ClaimRequest{}), func(name string) bool {
+		return claimMembers[indexOf(claimMembers, []byte(name))] != name // another name of a member
+	})
+	require.Equal(t, members, claimMembers)
 	absent, err := parseClaimText("", "")
 	require.NoError(t, err)
 	for text, set := range map[string]func(q *claimRequest){

@@ -11,9 +11,9 @@ var names = map[string]bool{
 	"cloudevents": true, "cluster": true, "coding": true, "console": true, "consumerstate": true,
 	"cron": true, "durable": true, "egress": true, "exchange": true, "front": true, "guard": true,
 	"hotpath": true,
-	"ident":   true, "intake": true, "jobs": true, "journal": true, "jsonread": true, "outbox": true,
+	"ident":   true, "importer": true, "intake": true, "jobs": true, "journal": true, "jsonread": true, "outbox": true,
 	"penstock": true, "policy": true, "pull": true, "push": true, "quota": true, "reaper": true,
-	"redisq": true, "seedfile": true, "share": true, "sqs": true, "statusevents": true,
+	"redisq": true, "seedfile": true, "share": true, "signed": true, "sqs": true, "statusevents": true,
 	"ui": true,
 }
 
