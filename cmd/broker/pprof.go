@@ -9,6 +9,8 @@ import (
 	_ "net/http/pprof" // registers its handlers
 	"os"
 	"runtime"
+
+	"github.com/penstock-broker/penstock/internal/tool/sentence"
 )
 
 // A broker built with -tags pprof serves the Go profiler on the loopback address
@@ -19,7 +21,7 @@ func init() {
 		return
 	}
 	if err := checkProfiler(addr); err != nil {
-		fmt.Fprintln(os.Stderr, "broker:", err)
+		fmt.Fprintln(os.Stderr, "broker:", sentence.Of(err))
 		os.Exit(exitUsage)
 	}
 	runtime.SetMutexProfileFraction(100)
