@@ -44,7 +44,7 @@ func madeIDs(t *testing.T, p *process) {
 	future := ident.AtMillis(time.Now().Add(time.Hour).UnixMilli())
 	for _, id := range []string{
 		existing.String(), existing.Job(0).String(), existing.Job(40_000).String(), future.String(), ident.ID{}.String(),
-		ident.Max().String(),
+		ident.AtMillis(1<<45 - 1).String(), // the last that any broker may make
 		ident.ForwardID(existing.Job(0), 1_763_658_000_123), ident.ForwardID(existing.Job(0), 1), "dead." +
 			existing.String() + ".7.8",
 	} {
