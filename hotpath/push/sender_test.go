@@ -41,9 +41,16 @@ func TestASenderCostsAPostNoAllocation(t *testing.T) {
 	deadline := time.Now().Add(time.Hour)
 	require.Equal(t, 204, v.through(t.Context(), p, deadline).Status)
 	ctx := t.Context()
-	alone := testing.AllocsPerRun(1000, func() { v.post(ctx, target.(*posting), deadline) })
-	through := testing.AllocsPerRun(1000, func() { v.through(ctx, p, deadline) })
-	require.InDelta(t, alone, through, 0.5)
+	least := func(f func()) float64 { // of many, because with the race detector pools forget at random
+		n := testing.AllocsPerRun(1, f)
+		for range 300 {
+			n = min(n, testing.AllocsPerRun(1, f))
+		}
+		return n
+	}
+	alone := least(func() { v.post(ctx, target.(*posting), deadline) })
+	through := least(func() { v.through(ctx, p, deadline) })
+	require.Equal(t, alone, through)
 }
 
 func BenchmarkThrough(b *testing.B) {
