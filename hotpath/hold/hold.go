@@ -77,8 +77,9 @@ type Keeper struct {
 	count  atomic.Int64  // len of known: nothing is looked up where nothing is held
 	look   chan struct{} // capacity 1
 
-	mu    sync.Mutex
-	known map[uint32]*entry
+	mu       sync.Mutex
+	known    map[uint32]*entry
+	outdated []uint32 // consumers whose holds Learn has ended, and nobody was told yet
 }
 
 // New returns a keeper. It learns holds while Run runs.
@@ -144,10 +145,30 @@ func (k *Keeper) Look() {
 	}
 }
 
-// Learn reads the holds soon if a consumer has changed that is held.
+// Learn reads the holds soon if a consumer has changed that is held. A hold that is not stored yet is over at
+// once: the store takes none of a former version.
 func (k *Keeper) Learn(c *durable.Consumer) {
-	if k.count.Load() > 0 && k.Rest(c.Account()) > 0 {
-		k.Look()
+	if k.count.Load() == 0 || k.Rest(c.Account()) <= 0 {
+		return
+	}
+	k.mu.Lock()
+	if e := k.known[c.No]; e != nil && e.stored.IsZero() && e.Version < c.Version {
+		delete(k.known, c.No)
+		k.count.Store(int64(len(k.known)))
+		k.outdated = append(k.outdated, c.No)
+	}
+	k.mu.Unlock()
+	k.Look()
+}
+
+// tellOutdated tells of the holds that Learn has ended.
+func (k *Keeper) tellOutdated() {
+	k.mu.Lock()
+	over := k.outdated
+	k.outdated = nil
+	k.mu.Unlock()
+	for _, no := range over {
+		k.ended(no)
 	}
 }
 
@@ -263,6 +284,7 @@ func (k *Keeper) Run(ctx context.Context) {
 }
 
 func (k *Keeper) round(ctx context.Context) error {
+	k.tellOutdated()
 	ctx, cancel := context.WithTimeout(ctx, storeWithin)
 	defer cancel()
 	if err := k.keep(ctx); err != nil {

@@ -224,6 +224,28 @@ func TestAHoldThatIsEndedWhileItIsStoredStaysEnded(t *testing.T) {
 	})
 }
 
+// Of says so before the store was asked: whoever has changed the consumer looks at it next.
+func TestAChangeEndsAHoldThatIsNotStoredYet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench()
+		b.storing = make(chan struct{})
+		k, _ := b.broker(t)
+		k.Begin(one, time.Hour, "503")
+		<-b.storing // it is on its way to the store
+		b.version = 7
+		k.Learn(&durable.Consumer{No: 1, Version: 7})
+		_, held := k.Of(t.Context(), 1)
+		require.False(t, held)
+		require.Zero(t, k.Rest(1))
+		b.storing <- struct{}{}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Zero(t, k.Rest(1))
+		require.Equal(t, 1, b.ended[1])
+		require.Zero(t, b.redis[1])
+	})
+}
+
 func TestAnAnswerToAFormerConsumerHoldsNobodyForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench()
