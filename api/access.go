@@ -56,7 +56,7 @@ func (a *API) decide(ctx context.Context, rc *fasthttp.RequestCtx, access Access
 	case AccessManagement, AccessOwn, AccessPublished, AccessJob, AccessSender:
 		return a.admitReader(ctx, rc, access)
 	case AccessTokens:
-		return a.admitTokens(rc)
+		return a.admitTokens(ctx, rc)
 	case AccessConsumer:
 		if token := a.scopedToken(rc, access); token != nil {
 			return a.admitScoped(ctx, rc, access, token)

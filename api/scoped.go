@@ -139,21 +139,21 @@ func (a *API) opens(ctx context.Context, rc *fasthttp.RequestCtx, access Access,
 }
 
 // admitTokens admits to the routes of API tokens: the admin, and everybody while management is open.
-func (a *API) admitTokens(rc *fasthttp.RequestCtx) error {
+func (a *API) admitTokens(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if a.scopedToken(rc, AccessTokens) != nil {
 		return errOnlyAdmin
 	}
-	return a.admitReader(rc, rc, AccessTokens)
+	return a.admitReader(ctx, rc, AccessTokens)
 }
 
 // judge returns nil while the request would be admitted now as it was.
-func (a *API) judge(rc *fasthttp.RequestCtx) error {
+func (a *API) judge(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if g := scoped(rc); g != nil {
 		if now := a.o.Catalogue.GrantByID(g.ID); now == nil || now.Version() != g.Version() {
 			return catalogue.ErrAPIToken
 		}
 		if access, ok := rc.UserValue(accessKey).(Access); ok {
-			if opens, err := a.opens(rc, rc, access, g); err != nil || !opens {
+			if opens, err := a.opens(ctx, rc, access, g); err != nil || !opens {
 				return cmp.Or(err, errOutOfScope(g))
 			}
 		}
