@@ -37,5 +37,5 @@ func (b *broker) newGateway(bodies *share.Bound) *gateway.Gateway {
 		return nil
 	}
 	return &gateway.Gateway{Secret: b.cfg.gatewayKey, Tolerance: b.cfg.GatewayTolerance, Exempt: b.cfg.GatewayExempt,
-		MaxBody: b.cfg.maxBody(), Bodies: bodies, Now: time.Now}
+		MaxBody: b.cfg.maxBody(), Bodies: bodies, Proxies: b.cfg.proxies, Now: time.Now}
 }

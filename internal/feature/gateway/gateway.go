@@ -9,6 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/forwarded"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 	"github.com/penstock-broker/penstock/internal/tool/signed"
@@ -27,10 +28,11 @@ var (
 // A Gateway checks the signatures of requests. A nil one demands none.
 type Gateway struct {
 	Secret    []byte
-	Tolerance time.Duration // difference of the clocks, in both directions
-	Exempt    []string      // beginnings of paths
-	MaxBody   int           // bytes
-	Bodies    *share.Bound  // of bodies that come
+	Tolerance time.Duration     // difference of the clocks, in both directions
+	Exempt    []string          // beginnings of paths
+	MaxBody   int               // bytes
+	Bodies    *share.Bound      // of bodies that come, used under the address of the client
+	Proxies   forwarded.Trusted // whose X-Forwarded-For says where a request is from
 	Now       func() time.Time
 }
 
@@ -45,12 +47,13 @@ func (g *Gateway) Handle(rc *fasthttp.RequestCtx, next fasthttp.RequestHandler, 
 		refuse(errUnsigned)
 		return
 	}
-	body, taken, err := intake.Read(rc, g.Bodies, share.Broker, g.MaxBody)
+	client := share.Address(g.Proxies.Client(rc))
+	body, taken, err := intake.Read(rc, g.Bodies, client, g.MaxBody)
 	if err != nil {
 		refuse(err)
 		return
 	}
-	defer g.Bodies.Give(share.Broker, taken)
+	defer g.Bodies.Give(client, taken)
 	switch err := signed.Check(header, g.Secret, body, g.Now(), g.Tolerance); {
 	case errors.Is(err, signed.ErrMalformed):
 		refuse(errUnsigned)

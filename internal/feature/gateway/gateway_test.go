@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/forwarded"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 	"github.com/penstock-broker/penstock/internal/tool/signed"
 )
@@ -104,6 +106,24 @@ func TestEachRequestNeedsASignatureOfItsBody(t *testing.T) {
 		}
 	}
 	require.Eventually(t, func() bool { return bodies.Taken() == 0 }, time.Minute, time.Millisecond, "all is given back")
+}
+
+// A client that sends its body slowly holds what is its own, also behind a proxy, and nothing of the broker's.
+func TestABodyIsThatOfItsClient(t *testing.T) {
+	bodies := share.New(share.Options{Name: "bodies", Most: 1 << 20, Reserve: 1 << 17, Small: 1 << 14})
+	proxies, err := forwarded.Parse([]string{"127.0.0.0/8"})
+	require.NoError(t, err)
+	url := serve(t, &Gateway{Secret: key, Tolerance: signed.Tolerance, MaxBody: 1 << 17, Bodies: bodies, Proxies: proxies,
+		Now: time.Now})
+	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = fmt.Fprintf(c, "POST /x HTTP/1.1\r\nHost: b\r\n%s: v1=00\r\nX-Forwarded-For: 192.0.2.7\r\n"+
+		"Content-Length: %d\r\n\r\n%s", signed.Header, 1<<17, strings.Repeat("x", 1<<16))
+	require.NoError(t, err)
+	slow := share.Address(netip.MustParseAddr("192.0.2.7"))
+	require.Eventually(t, func() bool { return bodies.Held(slow) > 0 }, time.Minute, time.Millisecond)
+	require.Zero(t, bodies.Held(share.Broker))
 }
 
 func TestNoGatewayDemandsNothing(t *testing.T) {
