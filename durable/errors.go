@@ -123,7 +123,12 @@ func repeatable(err error) bool {
 func pause(ctx context.Context, try int) error {
 	longest := 500 * time.Millisecond
 	d := min(longest, 4*time.Millisecond<<min(try, 10))
-	t := time.NewTimer(d/2 + rand.N(d))
+	return wait(ctx, d/2+rand.N(d))
+}
+
+// wait sleeps, unless ctx ends before.
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():

@@ -210,18 +210,6 @@ func (s *Store) takeMigration(ctx context.Context, token []byte) (held bool, err
 	return held, err
 }
 
-// wait sleeps, unless ctx ends before.
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
-}
-
 // syncWait is what each session of a cluster has: reads (1), updates and deletes (2), inserts (4) wait for the
 // commits of other nodes.
 const (
