@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/atrest"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/credentials"
 	"github.com/penstock-broker/penstock/internal/model/policy"
@@ -27,7 +28,7 @@ func viewChannel(ch *durable.Channel) apitype.Channel {
 		Ack: in.Ack.String(), LatencyBudget: in.Budget.String(), ExpectEvery: in.Rhythm(),
 		Retention: in.Keeping.Retention.String(), RetentionMessages: in.Keeping.Messages.String(),
 		RetentionBytes: in.Keeping.Bytes.String(), DeadRetention: in.Keeping.DeadRetention.String(),
-		ID: ch.ID, Name: ch.Name, Token: ch.Token, ChangedAt: changedAt(ch.ChangedAt),
+		ID: ch.ID, Name: ch.Name, Token: atrest.Shown(ch.Token), ChangedAt: changedAt(ch.ChangedAt),
 		ConsumersURL: path + "/consumers", MessagesURL: path + "/messages", BroadcastURL: path + "/broadcast",
 	}
 }
@@ -84,7 +85,7 @@ func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	a.markPolicy(ctx, rc, created, change, durable.HistoryMark{ChannelNo: ch.No, Text: "the channel " + ch.ID})
 	stable := a.channelFor(rc, &ch)
 	view := stable
-	showOnce(rc, created || put.Token != nil, &view.Token, ch.Token)
+	showOnce(rc, created || put.Token != nil, &view.Token, brought(put.Token, ch.Token))
 	return answerPut(rc, created, channelPath(ch.ID), view, stable, ch.ChangedAt)
 }
 

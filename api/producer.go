@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/model/atrest"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/model/problem"
@@ -19,7 +20,7 @@ import (
 
 // viewProducer returns the view of a producer. Its secrets are masked, except the named settings.
 func (a *API) viewProducer(p *durable.Producer, reveal ...string) apitype.Producer {
-	view := apitype.Producer{ID: p.ID, Name: p.Name, Token: p.Token, ChangedAt: changedAt(p.ChangedAt),
+	view := apitype.Producer{ID: p.ID, Name: p.Name, Token: atrest.Shown(p.Token), ChangedAt: changedAt(p.ChangedAt),
 		Signed: p.PublishSecret != ""}
 	// A test holds members of apitype.Producer equal to the names of package policy.
 	members := reflect.ValueOf(&view).Elem()
@@ -146,7 +147,7 @@ func (a *API) putProducer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		reveal = []string{"signingSecret"} // once: only this answer has a secret that was generated
 	}
 	view, stable := a.producerFor(rc, &p, reveal...), a.producerFor(rc, &p)
-	showOnce(rc, created || put.Token != nil, &view.Token, p.Token)
+	showOnce(rc, created || put.Token != nil, &view.Token, brought(put.Token, p.Token))
 	return answerPut(rc, created, producerPath(p.ID), view, stable, p.ChangedAt)
 }
 

@@ -180,6 +180,14 @@ func showOnce(rc *fasthttp.RequestCtx, made bool, token *string, is string) {
 	}
 }
 
+// brought returns the token that a request brought, of which the store may have a digest, or that of the resource.
+func brought(token *string, is string) string {
+	if token != nil {
+		return *token
+	}
+	return is
+}
+
 // maySetToken refuses an API token that asks for a token or key of a resource, or brings one, and manages no tokens.
 func maySetToken(rc *fasthttp.RequestCtx) error {
 	if g := scoped(rc); g != nil && !tokensOf(g) {

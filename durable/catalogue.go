@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/penstock-broker/penstock/internal/model/atrest"
 	"github.com/penstock-broker/penstock/internal/model/auditlog"
 )
 
@@ -208,7 +209,7 @@ func (p Put) merge(name, token string) (string, string) {
 	if p.Name != nil {
 		name = *p.Name
 	}
-	if p.Token != nil {
+	if p.Token != nil && !atrest.Same(token, *p.Token) {
 		token = *p.Token
 	}
 	if p.Rotate != nil {

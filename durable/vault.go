@@ -20,26 +20,27 @@ type guarded interface {
 }
 
 type sealedField struct {
-	column string
-	text   *string
+	column   string
+	text     *string
+	compared bool // a token that is only compared, of which a digest is enough
 }
 
 func (p *Producer) sealing() (string, []sealedField) {
-	return "producer " + number(p.No), []sealedField{{"token", &p.Token}, {"former_token", &p.FormerToken},
-		{"publish_secret", &p.PublishSecret}, {"settings", &p.Settings}}
+	return "producer " + number(p.No), []sealedField{{"token", &p.Token, true}, {"former_token", &p.FormerToken, true},
+		{"publish_secret", &p.PublishSecret, false}, {"settings", &p.Settings, false}}
 }
 
 func (c *Channel) sealing() (string, []sealedField) {
-	return "channel " + number(c.No), []sealedField{{"token", &c.Token}, {"former_token", &c.FormerToken}}
+	return "channel " + number(c.No), []sealedField{{"token", &c.Token, true}, {"former_token", &c.FormerToken, true}}
 }
 
 func (k *Consumer) sealing() (string, []sealedField) {
-	return "consumer " + number(k.No), []sealedField{{"token", &k.Token}, {"former_token", &k.FormerToken},
-		{"policy", &k.Policy}, {"since_policy", &k.SincePolicy}}
+	return "consumer " + number(k.No), []sealedField{{"token", &k.Token, false},
+		{"former_token", &k.FormerToken, false}, {"policy", &k.Policy, false}, {"since_policy", &k.SincePolicy, false}}
 }
 
 func (k *SQSKey) sealing() (string, []sealedField) {
-	return "access key " + k.ID, []sealedField{{"secret", &k.Secret}}
+	return "access key " + k.ID, []sealedField{{"secret", &k.Secret, false}}
 }
 
 func number(no uint32) string { return strconv.FormatUint(uint64(no), 10) }
@@ -99,6 +100,9 @@ func seal[T any, P interface {
 func sealRow(keys *atrest.Keys, row guarded) {
 	of, fields := row.sealing()
 	for _, f := range fields {
+		if f.compared {
+			*f.text = keys.Kept(*f.text)
+		}
 		*f.text = keys.Seal(*f.text, of+" "+f.column)
 	}
 }

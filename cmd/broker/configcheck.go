@@ -99,6 +99,9 @@ func (c *config) checkTokens(f *faults) {
 		f.add("BROKER_TOKEN_KEY_PREVIOUS", "is the same as BROKER_TOKEN_KEY")
 	}
 	c.tokenKeys, c.sealKeys = apitoken.NewKeys(keys[0], keys[1]), atrest.NewKeys(keys[0], keys[1])
+	if !c.showTokens() {
+		c.sealKeys = c.sealKeys.Digesting()
+	}
 	c.checkGateway(f)
 	if c.AuthFailures < 0 || c.AuthFailures > 1_000_000 {
 		f.add("BROKER_AUTH_FAILURES", "must be from 0 to 1000000, not %d", c.AuthFailures)

@@ -15,7 +15,7 @@ import (
 )
 
 const reencryptHelp = `It encrypts all tokens, secrets and credentials in the store with BROKER_TOKEN_KEY, also those that were
-stored without a key. Texts of BROKER_TOKEN_KEY_PREVIOUS are read. Brokers on MySQL may run meanwhile; a broker on the
+stored without a key. With BROKER_SHOW_TOKENS=false it keeps digests of the tokens of producers and channels. Texts of BROKER_TOKEN_KEY_PREVIOUS are read. Brokers on MySQL may run meanwhile; a broker on the
 embedded store is stopped before. A command that was interrupted is repeated. Exit code 0: all are encrypted with the
 key. 1: a key is wrong or missing. 3: the store could not be reached. ` + settingsHelp
 
@@ -76,6 +76,10 @@ func reencrypt(ctx context.Context, plain bool, stdout, stderr io.Writer) int {
 			}
 			fmt.Fprintf(stdout, "the tokens, secrets and credentials of %d rows are %s; %d rows were written\n", done.Rows,
 				what, changed)
+			if done.Digests > 0 {
+				fmt.Fprintf(stdout, "of %d tokens digests are kept: they open what they did, and are not shown again\n",
+					done.Digests)
+			}
 			return exitClean
 		}
 	}

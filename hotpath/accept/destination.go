@@ -2,6 +2,7 @@ package accept
 
 import (
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/model/atrest"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 )
 
@@ -24,7 +25,7 @@ func (c *committer) destination(m *durable.Message, accepted bool) (*catalogue.C
 			return nil, catalogue.ErrUnknownChannel
 		}
 		now := c.catalogue.Channel(ch.ID)
-		if now == nil || now.Token != ch.Token {
+		if now == nil || !atrest.Same(now.Token, ch.Token) {
 			return nil, catalogue.ErrUnknownChannel
 		}
 		m.ChannelNo, ch = now.No, now
@@ -40,7 +41,7 @@ func (c *committer) destination(m *durable.Message, accepted bool) (*catalogue.C
 			return nil, catalogue.ErrUnknownProducer
 		}
 		now := c.catalogue.Producer(p.ID)
-		if now == nil || now.Token != p.Token || now.PublishSecret != "" {
+		if now == nil || !atrest.Same(now.Token, p.Token) || now.PublishSecret != "" {
 			return nil, catalogue.ErrUnknownProducer
 		}
 		m.ProducerNo = now.No

@@ -16,16 +16,16 @@ func Portray(prints auditlog.Printer) func(row any) any {
 	return func(row any) any {
 		switch r := row.(type) {
 		case durable.Producer:
-			return with(r.Former, map[string]any{"ID": r.ID, "Name": r.Name, "Token": prints.Print(r.Token),
+			return with(r.Former, map[string]any{"ID": r.ID, "Name": r.Name, "Token": prints.Token(r.Token),
 				"PublishSecret": prints.Print(r.PublishSecret), "Settings": policy.Printed(r.Settings, prints.Print)})
 		case durable.Channel:
-			return with(r.Former, map[string]any{"ID": r.ID, "Name": r.Name, "Token": prints.Print(r.Token),
+			return with(r.Former, map[string]any{"ID": r.ID, "Name": r.Name, "Token": prints.Token(r.Token),
 				"Paused": r.Paused, "Group": r.Group, "Settings": policy.Printed(r.Intake, prints.Print)})
 		case durable.Group:
 			return map[string]any{"ID": r.ID, "Name": r.Name, "Paused": r.Paused, "MaxChannels": r.MaxChannels,
 				"Settings": r.Settings}
 		case durable.Consumer:
-			return with(r.Former, map[string]any{"ID": r.ID, "Name": r.Name, "Token": prints.Print(r.Token),
+			return with(r.Former, map[string]any{"ID": r.ID, "Name": r.Name, "Token": prints.Token(r.Token),
 				"Type": r.Type.String(), "CallbackURL": policy.PrintedURL(r.CallbackURL, prints.Print),
 				"Protocol": r.Protocol, "State": r.State.String(), "StateReason": r.StateReason,
 				"Policy": policy.Printed(r.Policy, prints.Print)})

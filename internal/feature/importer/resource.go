@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/feature/seedfile"
+	"github.com/penstock-broker/penstock/internal/model/atrest"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/tool/egress"
@@ -228,7 +229,7 @@ func egressFault(p egress.Policy, url string) string {
 func (im *Importer) differs(kind, id string, row *resource, name, token string) {
 	what := ""
 	switch {
-	case row.token.String != token:
+	case !atrest.Same(token, row.token.String):
 		what = "another token"
 	case row.name.String != "" && row.name.String != name:
 		what = "another name"

@@ -29,6 +29,7 @@ import (
 	"gopkg.in/ini.v1"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/model/atrest"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 )
@@ -358,7 +359,7 @@ func applyGroups(ctx context.Context, store Store, named []Resource, stored []du
 }
 
 func same(r Resource, name, token string) bool {
-	return (r.Name == "" || r.Name == name) && (r.Token == "" || r.Token == token)
+	return (r.Name == "" || r.Name == name) && (r.Token == "" || atrest.Same(token, r.Token))
 }
 
 func put(r Resource) durable.Put {

@@ -8,5 +8,8 @@
 // A text that does not begin like a sealed one is plain: it was stored without a key. The tokens and secrets that the
 // API takes have no control characters, so none of them looks sealed.
 //
-// Files: keys.go.
+// Of the tokens of producers and channels, which are only compared, a digest may stand for the token (Digest). It is
+// sealed as well, so the key can be changed without the tokens, and without the key nobody can try what one may be.
+//
+// Files: digest.go, keys.go.
 package atrest

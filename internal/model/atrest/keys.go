@@ -53,7 +53,10 @@ func newKey(of []byte) *key {
 }
 
 // A Keys seals with the present key, and opens with it and the previous one. nil has no keys: it leaves texts plain.
-type Keys struct{ present, previous, before *key }
+type Keys struct {
+	present, previous, before *key
+	digests                   bool
+}
 
 // NewKeys returns the keys derived from two of 32 bytes each, either of which may be nil.
 func NewKeys(present, previous []byte) *Keys {
@@ -129,6 +132,24 @@ func (k *Keys) Name() string {
 		return ""
 	}
 	return k.present.name
+}
+
+// Digesting returns keys that keep of tokens that are only compared their digests, where there is a present key.
+func (k *Keys) Digesting() *Keys {
+	if k == nil || k.present == nil {
+		return k
+	}
+	out := *k
+	out.digests = true
+	return &out
+}
+
+// Kept returns what is kept of a token that is only compared.
+func (k *Keys) Kept(token string) string {
+	if k == nil || !k.digests {
+		return token
+	}
+	return Digest(token)
 }
 
 // Leaving returns keys that open what k opens, and seal nothing.

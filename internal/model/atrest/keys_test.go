@@ -50,6 +50,37 @@ func TestWhatIsSealedIsOpenedInItsFieldAlone(t *testing.T) {
 	require.True(t, k.Current(""))
 }
 
+func TestADigestStandsForOneToken(t *testing.T) {
+	digest := atrest.Digest("token")
+	require.True(t, atrest.Digested(digest))
+	require.NotContains(t, digest, "token")
+	require.Equal(t, digest, atrest.Digest(digest))
+	require.Empty(t, atrest.Digest(""))
+	for _, kept := range []string{"token", digest} {
+		require.True(t, atrest.Matches([]byte("token"), kept))
+		for _, wrong := range []string{"", "Token", "token ", "toke", digest[1:], strings.Repeat("x", 300)} {
+			require.False(t, atrest.Matches([]byte(wrong), kept), wrong)
+		}
+		require.True(t, atrest.Same(kept, "token"))
+		require.True(t, atrest.Same(kept, digest))
+		require.False(t, atrest.Same(kept, "other"))
+		require.False(t, atrest.Same(kept, ""))
+	}
+	require.False(t, atrest.Matches([]byte(digest), digest), "who has read the digest does not have the token")
+	require.False(t, atrest.Matches(nil, ""))
+	require.False(t, atrest.Matches(nil, atrest.Digest("")))
+	require.Equal(t, "token", atrest.Shown("token"))
+	require.Empty(t, atrest.Shown(digest))
+	var none *atrest.Keys
+	for _, k := range []*atrest.Keys{none, none.Digesting(), atrest.NewKeys(nil, key(1)).Digesting(),
+		atrest.NewKeys(key(1), nil)} {
+		require.Equal(t, "token", k.Kept("token"), "without a key, or where tokens are shown")
+	}
+	k := atrest.NewKeys(key(1), nil).Digesting()
+	require.Equal(t, digest, k.Kept("token"))
+	require.Equal(t, "token", k.Leaving().Kept("token"))
+}
+
 func TestThePreviousKeyOpensAndThePresentOneSeals(t *testing.T) {
 	first, rotated, other := atrest.NewKeys(key(1), nil), atrest.NewKeys(key(2), key(1)), atrest.NewKeys(key(3), nil)
 	var none *atrest.Keys

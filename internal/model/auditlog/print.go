@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"unicode/utf8"
+
+	"github.com/penstock-broker/penstock/internal/model/atrest"
 )
 
 // MostBytes bounds the JSON of a resource in an entry.
@@ -25,6 +27,9 @@ func (p Printer) Print(secret string) string {
 	mac.Write([]byte("audit\x00" + secret))
 	return "hmac-sha256:" + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:15])
 }
+
+// Token returns the fingerprint of a token, the same of its digest, which is all that the store may have of it.
+func (p Printer) Token(token string) string { return p.Print(atrest.Digest(token)) }
 
 // FailSafeHeader is the header with the pass of the fail-safe of a broker.
 const FailSafeHeader = "Penstock-Fail-Safe"

@@ -2,11 +2,10 @@ package catalogue
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/model/atrest"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 )
@@ -27,14 +26,10 @@ var (
 		"X-Broker-Consumer-Token, or the token in Authorization: Bearer, is missing or does not match.").OfToken()
 )
 
-// TokenMatches compares a presented token with the stored one in a time that depends on
+// TokenMatches compares a presented token with the stored one, which may be a digest, in a time that depends on
 // neither. An empty stored token matches no token.
 func TokenMatches(presented []byte, stored string) bool {
-	if stored == "" {
-		return false
-	}
-	a, b := sha256.Sum256(presented), sha256.Sum256([]byte(stored))
-	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+	return atrest.Matches(presented, stored)
 }
 
 // refusalWithin bounds how long a refusal may wait for the store.

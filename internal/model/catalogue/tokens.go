@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/apitoken"
+	"github.com/penstock-broker/penstock/internal/model/atrest"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/model/scope"
 )
@@ -298,6 +299,6 @@ func (c *Catalogue) lasts(g *Grant) bool {
 
 // still reports whether a proof of prove still is one, with a record as it is now.
 func (c *Catalogue) still(by proof, token string, former *durable.Former) bool {
-	return by.token == token && token != "" ||
-		by.token != "" && by.token == former.FormerToken && c.now() < former.FormerUntilMs
+	return by.token != "" && (atrest.Same(by.token, token) ||
+		former.FormerToken != "" && c.now() < former.FormerUntilMs && atrest.Same(by.token, former.FormerToken))
 }

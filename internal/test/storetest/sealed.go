@@ -126,6 +126,49 @@ var sealedTests = map[string]func(*testing.T, *fixture){
 		require.Zero(t, f.reencrypt(t).Changed)
 	},
 
+	"of tokens that are only compared digests are kept, from then on": func(t *testing.T, f *fixture) {
+		f.guardAll(t)
+		one := atrest.NewKeys(sealKey(1), nil).Digesting()
+		f.UseKeys(one)
+		ch, _, err := f.PutChannel(f.ctx, durable.Put{ID: "c", Token: ptr("c-2"), Name: ptr("C")})
+		require.NoError(t, err)
+		require.Equal(t, "c-2", ch.Token, "the answer has what was brought")
+		compared := func() (tokens []string) {
+			all, err := f.Changes(f.ctx, 0)
+			require.NoError(t, err)
+			p, c, k := all.Producers[0], all.Channels[0], all.Consumers[0]
+			require.Equal(t, []string{"k-2", "k-1", "publish-secret"}, []string{k.Token, k.FormerToken, p.PublishSecret},
+				"these are sent or sign")
+			return []string{p.Token, p.FormerToken, c.Token, c.FormerToken}
+		}
+		digests := []string{atrest.Digest("p-2"), atrest.Digest("p-1"), atrest.Digest("c-2"), atrest.Digest("c-1")}
+		require.Equal(t, []string{"p-2", "p-1", digests[2], digests[3]}, compared(), "that row was written")
+		require.Equal(t, durable.Reencryption{Rows: 4, Changed: 3, Digests: 4}, f.reencrypt(t))
+		require.Equal(t, digests, compared())
+		require.Equal(t, durable.Reencryption{Rows: 4, Digests: 4}, f.reencrypt(t), "a repeat has nothing to do")
+
+		before, err := f.Changes(f.ctx, 0)
+		require.NoError(t, err)
+		ch, _, err = f.PutChannel(f.ctx, durable.Put{ID: "c", Token: ptr("c-2")})
+		require.NoError(t, err)
+		require.Equal(t, before.Channels[0], ch, "the same token is no change")
+		day := 24 * time.Hour
+		ch, _, err = f.PutChannel(f.ctx, durable.Put{ID: "c", NewToken: "c-3", Rotate: &day})
+		require.NoError(t, err)
+		require.Equal(t, []string{"c-3", digests[2]}, []string{ch.Token, ch.FormerToken})
+		digests[2], digests[3] = atrest.Digest("c-3"), digests[2]
+
+		f.UseKeys(atrest.NewKeys(sealKey(2), sealKey(1)).Digesting())
+		require.Equal(t, durable.Reencryption{Rows: 4, Changed: 4, Digests: 4}, f.reencrypt(t), "the same tokens")
+		require.Equal(t, digests, compared())
+		f.UseKeys(atrest.NewKeys(sealKey(2), nil))
+		require.Equal(t, digests, compared(), "a broker that shows tokens reads digests")
+		f.UseKeys(atrest.NewKeys(sealKey(2), nil).Digesting().Leaving())
+		require.Equal(t, durable.Reencryption{Rows: 4, Changed: 4, Digests: 4}, f.reencrypt(t))
+		f.UseKeys(nil)
+		require.Equal(t, digests, compared(), "no digest becomes a token again")
+	},
+
 	"rows that change meanwhile keep what was written": func(t *testing.T, f *fixture) {
 		const channels = 150
 		written := make([]string, channels)
