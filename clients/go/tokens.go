@@ -168,25 +168,32 @@ func (c *Client) managed(ctx context.Context, q call, to any) (*answer, error) {
 		err = q.decode(a, to)
 	}
 	if s, ok := to.(*shown); ok && err == nil && s.Token == "" {
-		err = q.failed(errors.New("the answer has no token"))
+		e := q.failed(nil)
+		e.Status, e.Code = a.status, tokenNotShown
+		err = e
 	}
 	return a, err
 }
 
-// unmanaged says what to do where the broker keeps its management to itself.
+// tokenNotShown is the code of an error of this client: the broker shows a token only to who makes its resource.
+const tokenNotShown = "token_not_shown"
+
+// unmanaged says what to do where the broker keeps its management, or its tokens, to itself.
 func (c *Client) unmanaged(err error, path string) error {
 	e := (*Error)(nil)
 	if !errors.As(err, &e) {
 		return err
 	}
+	why := "does not let this client make or read %s: set PENSTOCK_ADMIN_TOKEN, or"
 	switch e.Code {
 	case "token_missing", "admin_disabled", "admin_token_mismatch", "host_not_allowed", "origin_not_allowed":
+	case tokenNotShown:
+		why = "does not show the token of %s, which was there before (BROKER_SHOW_TOKENS): set"
 	default:
 		return err
 	}
 	with := *e
-	with.Detail = fmt.Sprintf("the broker at %s does not let this client make or read %s: set PENSTOCK_ADMIN_TOKEN, or "+
-		"the tokens PENSTOCK_CHANNEL_TOKEN and PENSTOCK_CONSUMER_TOKEN (of a producer: PENSTOCK_PRODUCER_ID and "+
-		"PENSTOCK_PRODUCER_TOKEN)", c.base, path)
+	with.Detail = fmt.Sprintf("the broker at %s "+why+" the tokens PENSTOCK_CHANNEL_TOKEN and PENSTOCK_CONSUMER_TOKEN "+
+		"(of a producer: PENSTOCK_PRODUCER_ID and PENSTOCK_PRODUCER_TOKEN)", c.base, path)
 	return &with
 }

@@ -167,6 +167,63 @@ func TestWhatIsSecretIsEncryptedInTheStore(t *testing.T) {
 	})
 }
 
+// Where tokens are not shown, of those of producers and channels only digests are kept: they are shown by the PUT that
+// brings them, and open what they opened, also after another key and without one.
+func TestTokensThatAreNotShownAreKeptAsDigests(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		form := []string{"Content-Type", "application/x-www-form-urlencoded", "X-Broker-Admin-Token", adminToken}
+		opens := func(p *process, producer, channel string, status int) {
+			t.Helper()
+			r := p.do("POST", "/channel/c/broadcast", "hello", "X-Broker-Channel-Token", channel,
+				"X-Broker-Producer-ID", "p", "X-Broker-Producer-Token", producer)
+			require.Equal(t, status, r.status, r.body)
+		}
+		shown := func(p *process, path, token string) {
+			t.Helper()
+			r := p.do("GET", path, "", "X-Broker-Admin-Token", adminToken)
+			require.Equal(t, 200, r.status, r.body)
+			require.Equal(t, token, r.json(t)["Token"], path)
+		}
+		key := "BROKER_TOKEN_KEY=" + tokenKey
+		p := w.start(key, "BROKER_SHOW_TOKENS=true")
+		require.Equal(t, 201, p.do("PUT", "/producer/p", "token=producer-token-1", form...).status)
+		require.Equal(t, 201, p.do("PUT", "/channel/c", "token=channel-token-1", form...).status)
+		shown(p, "/producer/p", "producer-token-1")
+		p.stop()
+
+		hidden := []string{key, "BROKER_SHOW_TOKENS=false"}
+		code, said, stderr := w.setTo(hidden...).command("reencrypt")
+		require.Zero(t, code, stderr)
+		require.Contains(t, said, "of 5 tokens digests are kept")
+		p = w.start(hidden...)
+		opens(p, "producer-token-1", "channel-token-1", 201)
+		opens(p, "producer-token-2", "channel-token-1", 403)
+		shown(p, "/channel/c", "")
+		r := p.do("PUT", "/channel/c", "token=channel-token-1", form...)
+		require.Equal(t, 200, r.status, r.body)
+		require.Equal(t, "channel-token-1", r.json(t)["Token"])
+		r = p.do("POST", "/channel/c/rotate-token", "overlap=1h", form...)
+		require.Equal(t, 200, r.status, r.body)
+		rotated := r.json(t)["Token"].(string)
+		opens(p, "producer-token-1", rotated, 201)
+		opens(p, "producer-token-1", "channel-token-1", 201)
+		opens(p, "producer-token-1", "channel-token-2", 403)
+		p.stop()
+
+		p = w.start(key, "BROKER_SHOW_TOKENS=true")
+		shown(p, "/channel/c", "")
+		opens(p, "producer-token-1", rotated, 201)
+		p.stop()
+		code, said, stderr = w.setTo(hidden...).command("reencrypt", "--decrypt")
+		require.Zero(t, code, stderr)
+		require.Contains(t, said, "of 6 tokens digests are kept")
+		require.Empty(t, w.keeps("producer-token-1", "channel-token-1", rotated))
+		p = w.start()
+		opens(p, "producer-token-1", rotated, 201)
+		p.stop()
+	})
+}
+
 // BenchmarkPublishWithAKey publishes with and without a key in turns, and reports the ratio of the rates.
 func BenchmarkPublishWithAKey(b *testing.B) {
 	var brokers [2]*process
@@ -191,4 +248,43 @@ func BenchmarkPublishWithAKey(b *testing.B) {
 		}
 	}
 	b.ReportMetric(took[0].Seconds()/took[1].Seconds(), "with/without")
+}
+
+// Where tokens are not shown, whoever publishes by the dashboard or the command line brings them.
+func TestWhoeverPublishesBringsTokensThatAreNotShown(t *testing.T) {
+	parallel(t)
+	w := embeddedWorld(t)
+	p := w.start("BROKER_SHOW_TOKENS=false")
+	form := []string{"Content-Type", "application/x-www-form-urlencoded", "X-Broker-Admin-Token", adminToken}
+	require.Equal(t, 201, p.do("PUT", "/producer/p", "token=producer-token-1", form...).status)
+	require.Equal(t, 201, p.do("PUT", "/channel/c", "token=channel-token-1", form...).status)
+
+	of := newTerminal(t, p)
+	refused := of.run("broker ctl publish c hello --producer p")
+	require.Equal(t, 2, refused.code, refused.stderr)
+	require.Contains(t, refused.stderr, "does not show the token of /channel/c")
+	require.Contains(t, refused.stderr, "set the tokens PENSTOCK_CHANNEL_TOKEN")
+	require.NotContains(t, refused.stderr, "reached")
+	channel, producer := "PENSTOCK_CHANNEL_TOKEN=channel-token-1", "PENSTOCK_PRODUCER_TOKEN=producer-token-1"
+	require.Contains(t, of.ok("broker ctl publish c hello --producer p", channel, producer), "is published")
+	require.Contains(t, of.ok("broker ctl publish c hello --producer made-now", channel), "is published")
+	wrong := of.run("broker ctl publish c hello --producer p", channel, "PENSTOCK_PRODUCER_TOKEN=other")
+	require.Equal(t, 2, wrong.code, wrong.stderr)
+	require.Contains(t, wrong.stderr, "producer_token_mismatch")
+
+	origin := []string{"Content-Type", "application/x-www-form-urlencoded", "Origin", p.base}
+	r := p.do("POST", "/ui/login", "token="+adminToken, origin...)
+	require.Equal(t, 303, r.status, r.body)
+	cookie, _, _ := strings.Cut(r.header.Get("Set-Cookie"), ";")
+	asks := `name="channelToken"`
+	require.Contains(t, p.do("GET", "/ui/publish?channel=c", "", "Cookie", cookie).body, asks)
+	fields, origin := "channel=c&producer=p&token=producer-token-1&payload=hi", append(origin, "Cookie", cookie)
+	for _, token := range []string{"", "&channelToken=other"} {
+		r = p.do("POST", "/ui/publish", fields+token, origin...)
+		require.Equal(t, 403, r.status)
+		require.Contains(t, r.body, "This must be the token of the channel, which is not shown to you.")
+		require.Contains(t, r.body, asks)
+	}
+	r = p.do("POST", "/ui/publish", fields+"&channelToken=channel-token-1", origin...)
+	require.Equal(t, 303, r.status, r.body)
 }

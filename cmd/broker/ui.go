@@ -15,7 +15,8 @@ func (b *broker) newUI() api.Dashboard {
 	}
 	payloads, _ := ui.ParsePayloads(b.cfg.UIPayloads) // checked
 	return ui.New(ui.Options{AdminToken: b.cfg.AdminToken, Key: b.tokenKey, Version: version, Payloads: payloads,
-		ReadOnly: b.cfg.UI == "read-only", AllowDelete: b.cfg.AllowDelete, Frames: b.cfg.UIFrames, Bench: b.cfg.UIBench,
+		HideTokens: !b.cfg.showTokens(),
+		ReadOnly:   b.cfg.UI == "read-only", AllowDelete: b.cfg.AllowDelete, Frames: b.cfg.UIFrames, Bench: b.cfg.UIBench,
 		Now: func() time.Time { return time.UnixMilli(b.node.NowMs()) }, Log: b.log,
 		Client: b.cfg.proxies.Client, Failed: func(from netip.Addr) { b.lockout.Failed(from) },
 		Limited: func(from netip.Addr) bool { return b.lockout.Limited(from) > 0 }})

@@ -81,8 +81,13 @@ export class Resources {
           `queue "${channel}": consumer ${consumer} of channel ${channel} is a push consumer; a worker needs a pull consumer`,
           'consumer_not_pull', 412);
       }
-      if (typeof json['Token'] === 'string') return json['Token'];
-      throw new PenstockError(`PUT ${path}: the answer has no token`, 'bad_answer');
+      if (typeof json['Token'] !== 'string') throw new PenstockError(`PUT ${path}: the answer has no token`, 'bad_answer');
+      if (json['Token'] !== '') return json['Token'];
+      throw new PenstockError(
+        `the broker at ${this.#s.url.origin} does not show the token of ${kind} ${path}, which was there before ` +
+          '(BROKER_SHOW_TOKENS): set the tokens PENSTOCK_CHANNEL_TOKEN and PENSTOCK_CONSUMER_TOKEN ' +
+          '(a producer: PENSTOCK_PRODUCER_ID, PENSTOCK_PRODUCER_TOKEN)',
+        'token_not_shown', 200);
     }
     throw new PenstockError(`PUT ${path}: the resource is deleted again and again`, 'not_found', 404);
   }

@@ -263,7 +263,13 @@ class Core:
             raise refusal(answer, subject)
         token = _object_or_refuse(answer, subject).get("Token")
         if not isinstance(token, str) or not token:
-            raise UnavailableError(f"{subject}: the answer has no token", status=answer.status)
+            raise ManagementClosed(
+                f"the broker at {self.address.url} does not show the token of {subject}, which was there before "
+                "(BROKER_SHOW_TOKENS): set the tokens PENSTOCK_CHANNEL_TOKEN and PENSTOCK_CONSUMER_TOKEN (a producer: "
+                "PENSTOCK_PRODUCER_ID, PENSTOCK_PRODUCER_TOKEN)",
+                status=answer.status,
+                code="token_not_shown",
+            )
         return token
 
     def producer(self) -> Op[str]:

@@ -27,7 +27,9 @@ func (s *session) publishing(producer string, send func(*cobra.Command, string, 
 ) *cobra.Command {
 	var o publishFlags
 	c := leaf{use: "publish CHANNEL [PAYLOAD]", about: "publish a message to a channel that there is",
-		long: "The message is on disk when the command ends with 0. It is of the producer ctl, which the first one makes.",
+		long: "The message is on disk when the command ends with 0. It is of the producer ctl, which the first one makes.\n" +
+			"Where the broker does not show tokens (BROKER_SHOW_TOKENS), they are in PENSTOCK_CHANNEL_TOKEN and\n" +
+			"PENSTOCK_PRODUCER_TOKEN, or in files that PENSTOCK_CHANNEL_TOKEN_FILE and PENSTOCK_PRODUCER_TOKEN_FILE name.",
 		examples: "broker ctl publish orders '{\"order\":1}'\nbroker ctl publish orders -f message.json --id order-2\n" +
 			"broker ctl publish orders hello --delay 10m --header X-Kind=test\n" +
 			"broker ctl publish orders daily --recurrence 'cron:TZ=Europe/Warsaw 0 8 * * *'",
@@ -110,7 +112,16 @@ func (s *session) producing(c *cobra.Command, channel, producer string) (*pensto
 	if _, err := manager.Get(c.Context(), penstock.ChannelPath(channel)); err != nil {
 		return nil, err
 	}
-	return s.dial(s.target, penstock.Options{ProducerID: producer})
+	o := penstock.Options{ProducerID: producer}
+	if s.target.profile == "" { // tokens of the environment go to no broker of a profile
+		if o.ChannelToken, err = s.environment("PENSTOCK_CHANNEL_TOKEN"); err != nil {
+			return nil, err
+		}
+		if o.ProducerToken, err = s.environment("PENSTOCK_PRODUCER_TOKEN"); err != nil {
+			return nil, err
+		}
+	}
+	return s.dial(s.target, o)
 }
 
 // send publishes a message.

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"net/url"
@@ -18,14 +19,16 @@ import (
 const mostAgain = 32 << 10
 
 // A publishForm is the page that sends a message, with what was typed. The broker promises to know who publishes, so
-// the form asks for a producer and its token, as the API does; the token of the channel is known to management.
+// the form asks for a producer and its token, as the API does; the token of the channel is known to management, except
+// where tokens are not shown.
 type publishForm struct {
-	Channel, Producer, Token, Type, Priority, ID, Payload string
+	Channel, ChannelToken, Producer, Token, Type, Priority, ID, Payload string
 
 	Wrong   map[string]string // what is wrong with a field, "" as name: with none of them
 	Note    string            // what the form was not filled with
 	Said    string            // what was done
 	Offered bool              // there is a form
+	Asks    bool              // for the token of the channel
 }
 
 // Error says what is wrong with a field.
@@ -48,6 +51,7 @@ func publishPage(ctx context.Context, v *view) (title string, content any, err e
 	}
 	q := v.query("channel", "again")
 	p := newPublishForm()
+	p.Asks = v.d.o.HideTokens
 	if p.Channel = q.Get("channel"); !q.Has("again") || p.Channel == "" {
 		return publishTitle, p, nil
 	}
@@ -86,15 +90,15 @@ func typed(body []byte) *publishForm {
 	var form fasthttp.Args
 	form.ParseBytes(body)
 	text := func(name string) string { return strings.TrimSpace(string(form.Peek(name))) }
-	return &publishForm{Channel: text("channel"), Producer: text("producer"), Token: text("token"), Type: text("type"),
-		Priority: text("priority"), ID: text("id"), Wrong: map[string]string{}, Offered: true,
-		Payload: strings.ReplaceAll(string(form.Peek("payload")), "\r\n", "\n")}
+	return &publishForm{Channel: text("channel"), ChannelToken: text("channelToken"), Producer: text("producer"),
+		Token: text("token"), Type: text("type"), Priority: text("priority"), ID: text("id"), Wrong: map[string]string{},
+		Offered: true, Payload: strings.ReplaceAll(string(form.Peek("payload")), "\r\n", "\n")}
 }
 
 // check finds what could not be sent in a header.
 func (p *publishForm) check() {
-	for field, value := range map[string]string{"channel": p.Channel, "producer": p.Producer, "token": p.Token,
-		"type": p.Type, "priority": p.Priority, "id": p.ID} {
+	for field, value := range map[string]string{"channel": p.Channel, "channelToken": p.ChannelToken,
+		"producer": p.Producer, "token": p.Token, "type": p.Type, "priority": p.Priority, "id": p.ID} {
 		switch {
 		case value == "" && (field == "channel" || field == "producer" || field == "token"):
 			p.Wrong[field] = "This must not be empty."
@@ -106,7 +110,7 @@ func (p *publishForm) check() {
 
 // fieldOf are the fields that refusals of a publish are about.
 var fieldOf = map[string]string{"channel_not_found": "channel", "channel_paused": "channel",
-	"group_paused":   "channel",
+	"group_paused": "channel", "channel_token_mismatch": "channelToken",
 	"system_channel": "channel",
 	"reserved_name":  "channel", "producer_not_found": "producer", "signature_required": "producer",
 	"producer_full": "producer", "producer_token_mismatch": "token", "token_missing": "token",
@@ -118,6 +122,7 @@ var fieldOf = map[string]string{"channel_not_found": "channel", "channel_paused"
 func (d *Dashboard) publish(ctx context.Context, rc *fasthttp.RequestCtx, visit Visit) {
 	v := d.view(rc, visit)
 	p := typed(rc.PostBody())
+	p.Asks = d.o.HideTokens
 	var err error
 	switch {
 	case d.o.ReadOnly:
@@ -143,6 +148,9 @@ func (d *Dashboard) publish(ctx context.Context, rc *fasthttp.RequestCtx, visit 
 			said := problem.FromChange(err)
 			status = said.Status
 			p.Wrong[fieldOf[said.Code]] = said.Detail
+			if said.Code == "channel_token_mismatch" {
+				p.Asks, p.Wrong["channelToken"] = true, "This must be the token of the channel, which is not shown to you."
+			}
 		}
 	}
 	title := publishTitle
@@ -159,8 +167,8 @@ func (d *Dashboard) send(ctx context.Context, v *view, p *publishForm) (a Answer
 	if err != nil {
 		return a, err
 	}
-	headers := map[string]string{"X-Broker-Channel-Token": ch.Token, "X-Broker-Producer-ID": p.Producer,
-		"X-Broker-Producer-Token": p.Token}
+	headers := map[string]string{"X-Broker-Channel-Token": cmp.Or(ch.Token, p.ChannelToken),
+		"X-Broker-Producer-ID": p.Producer, "X-Broker-Producer-Token": p.Token}
 	for name, value := range map[string]string{"X-Broker-Message-ID": p.ID, "X-Broker-Message-Priority": p.Priority,
 		fasthttp.HeaderContentType: p.Type} {
 		if value != "" {

@@ -22,6 +22,7 @@ type Options struct {
 	Key        []byte // a secret of the installation, which signs sessions
 	Version    string
 	ReadOnly   bool // there are no actions
+	HideTokens bool // the API does not show the token of a channel
 	// AllowDelete is that of the API: letters can be deleted.
 	AllowDelete bool
 	Payloads    Payloads         // what is shown of payloads

@@ -400,8 +400,10 @@ func publishScenarios() map[string]scenario {
 		"a publish is refused for an hour": {mode: "publish", options: map[string]any{"count": 1},
 			check:  onceWith(503, "channel_paused"),
 			faults: []hostile.Fault{{Door: "publish", Do: hostile.Refuse(503, "channel_paused", 3600)}}},
-		"management is closed": {mode: "publish", options: map[string]any{"count": 1}, check: saidClosed,
+		"management is closed": {mode: "publish", options: map[string]any{"count": 1}, check: saidClosed("token_missing"),
 			faults: []hostile.Fault{{Door: "manage", Do: hostile.Refuse(401, "token_missing", 0)}}},
+		"tokens are not shown": {mode: "publish", options: map[string]any{"count": 1}, check: saidClosed("token_not_shown"),
+			faults: []hostile.Fault{{Door: "manage", Do: hostile.Veil}}},
 
 		"a batch":                          {mode: "batch", check: allStored},
 		"the answer of a batch is lost":    {mode: "batch", check: allStored, faults: line(hostile.BreakAfter)},
@@ -453,14 +455,16 @@ func onceWith(status int, code string) func(*testing.T, *running, line) {
 	}
 }
 
-// saidClosed: without tokens and management nothing is sent, and the error says what to set.
-func saidClosed(t *testing.T, r *running, _ line) {
-	told := r.printed("published")
-	require.Len(t, told, 1)
-	require.Equal(t, "token_missing", told[0].Code)
-	require.Contains(t, told[0].Error, "PENSTOCK_CHANNEL_TOKEN")
-	require.Empty(t, r.b.Requests("publish"))
-	require.Len(t, r.b.Requests("manage"), 1)
+// saidClosed: without tokens, and management that gives them, nothing is sent, and the error says what to set.
+func saidClosed(code string) func(*testing.T, *running, line) {
+	return func(t *testing.T, r *running, _ line) {
+		told := r.printed("published")
+		require.Len(t, told, 1)
+		require.Equal(t, code, told[0].Code)
+		require.Contains(t, told[0].Error, "PENSTOCK_CHANNEL_TOKEN")
+		require.Empty(t, r.b.Requests("publish"))
+		require.Len(t, r.b.Requests("manage"), 1)
+	}
 }
 
 // noneStored: the client says of each message that it was not published.

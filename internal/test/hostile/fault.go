@@ -101,6 +101,12 @@ func Refuse(status int, code string, after int) func(*Exchange) {
 	}
 }
 
+// Veil answers as management does that shows no tokens.
+func Veil(x *Exchange) {
+	x.w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(x.w, `{"ID":"any","Token":"","Type":"pull"}`)
+}
+
 // Hold answers a claim with no jobs and Retry-After in seconds, as for a consumer that is paused.
 func Hold(after int) func(*Exchange) {
 	return func(x *Exchange) {
