@@ -49,8 +49,8 @@
 // The vocabulary is in types.go (errors, resources, messages), jobtypes.go (jobs, attempts,
 // outcomes) and generation.go (replays).
 //
-//   - A new column: the method columns of its row, a migration, and the statements in testdata,
-//     which a test writes (columns.go, statement.go, statements_test.go).
+//   - A new column: the method columns of its row, a migration, and the statements and the tables in
+//     testdata, which tests write (columns.go, statement.go, statements_test.go, tables_test.go).
 //   - Statements: columns.go (lists of columns, rows), statement.go (texts for both dialects),
 //     query.go (run, repeat), errors.go (what may be repeated), text.go (what is cut).
 //   - The store: store.go, mysql.go, server.go (which servers may have it), session.go, galera.go

@@ -34,9 +34,9 @@ var (
 
 // RestoreSQLite makes a copy of BackupSQLite the embedded store in a folder. Where the folder has a
 // store, RestoreSQLite replaces it with force, and returns the name that it has kept it under; else the
-// error is ErrOccupied. ErrDamaged: the file is no whole copy. ErrNewerSchema: it is of a newer
-// release. ErrOwnFile: the file is the store itself, or one beside it that is removed. After an error
-// the store in the folder is what it was.
+// error is ErrOccupied. ErrDamaged: the file is no whole copy. ErrNewerSchema, ErrOlderSchema: it is of a newer
+// release, or from before the first version. ErrOwnFile: the file is the store itself, or one beside it that is
+// removed. After an error the store in the folder is what it was.
 //
 // At each moment the file of the store is the old one or the new one, whole and flushed. A crash may
 // leave penstock.db.restoring, which the next restore replaces.

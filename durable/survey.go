@@ -5,11 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -146,26 +143,4 @@ func SurveySQLite(ctx context.Context, dir string) (s Survey, err error) {
 		return s, fmt.Errorf("durable: look at the embedded store: %w", err)
 	}
 	return s, nil
-}
-
-// KnownSchema is the version of the tables that this program makes.
-func KnownSchema() (newest int64) {
-	names, _ := fs.Glob(migrations, "migrations/mysql/*.sql") // those of SQLite have the same numbers
-	for _, name := range names {
-		number, _, _ := strings.Cut(filepath.Base(name), "_")
-		if n, err := strconv.ParseInt(number, 10, 64); err == nil {
-			newest = max(newest, n)
-		}
-	}
-	return newest
-}
-
-// CheckSchema returns ErrNewerSchema, with both versions, where the version of tables is above that of this
-// program.
-func CheckSchema(have int64) error {
-	if known := KnownSchema(); have > known {
-		return fmt.Errorf("%w: they have version %d, this program knows versions up to %d; run the release that made "+
-			"them, or a newer one", ErrNewerSchema, have, known)
-	}
-	return nil
 }

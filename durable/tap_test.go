@@ -33,7 +33,7 @@ var (
 	UnheardMySQL = append([]string{setSession, setReadCommitted, selectSession, selectVersion, selectVariables,
 		showGrants, selectDatabase, selectRole, selectServerMs, selectSchema, selectHasSchema.mysql,
 		selectGroup, upsertProof, selectHasScheduled, selectHasChange, insertClock.mysql, insertMigrationLease,
-		takeMigrationLease, endMigrationLease, setSyncWait, createMigrationLease}, unheard...)
+		takeMigrationLease, endMigrationLease, setSyncWait, createMigrationLease, selectOldTables}, unheard...)
 	UnheardSQLite = append([]string{selectSQLiteVersion, vacuumInto, checkBackup, checkWhole, emptyLog, selectSize,
 		selectSchema, selectHasSchema.sqlite, insertClock.sqlite}, unheard...)
 

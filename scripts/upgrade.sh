@@ -4,7 +4,8 @@
 #   scripts/upgrade.sh [REF [argument of bench chaos ...]]
 #
 # REF is the commit of the older program, by default the last tag, or the last commit before the
-# newest five changes of the tables where there is none. It must be in the history of this clone.
+# newest five changes of the tables where there is none. It must be in the history of this clone, and
+# its tables must have the version of the first migration of this tree at least.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 ref=${1-}
@@ -16,6 +17,11 @@ if [ -z "$ref" ] && ! ref=$(git describe --tags --abbrev=0 2>/dev/null); then
 fi
 commit=$(git rev-parse --quiet --verify "$ref^{commit}") ||
 	{ echo "There is no commit ${ref:-before the last changes of the tables}: clone with the whole history." >&2; exit 2; }
+version() { sed -E 's/^0*([0-9]+)_.*/\1/' | sort -n; }
+first=$(ls durable/migrations/mysql | version | head -n 1)
+last=$(git ls-tree --name-only "$commit:durable/migrations/mysql" | version | tail -n 1)
+[ "$last" -ge "$first" ] ||
+	{ echo "The tables of $ref have version $last, this tree knows versions from $first on." >&2; exit 2; }
 old=$(mktemp -d)
 trap 'rm -rf "$old"' EXIT
 mkdir "$old/tree"

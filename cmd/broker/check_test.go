@@ -151,6 +151,32 @@ func TestTablesOfANewerReleaseEndEachCommandWithBothVersions(t *testing.T) {
 	})
 }
 
+// A program with one base of its tables is started on those of a build from before the first version.
+func TestTablesFromBeforeTheFirstVersionEndEachCommandWithWhatToDo(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		exec := w.storeExec(t)
+		exec(`UPDATE goose_db_version SET version_id = 48 WHERE version_id > 0`)
+		requireRefused(t, w, "they have version 48", "start the build of commit dc2e5c56 on them once", "version 50")
+		code, _, stderr := w.command("migrate")
+		require.Equal(t, exitStore, code)
+		require.Contains(t, stderr, "they have version 48")
+		require.Contains(t, stderr, "start the build of commit dc2e5c56")
+		code, stdout, _ := w.command("check", "--starting")
+		require.Equal(t, preflight.CodeMend, code)
+		require.Contains(t, stdout, "start the build of commit dc2e5c56")
+		if w.setting("BROKER_MYSQL_DSN") == "" {
+			file := filepath.Join(t.TempDir(), "copy.db")
+			code, said := w.backup(file)
+			require.Zero(t, code, said)
+			code, _, stderr = w.command("restore", "--force", file)
+			require.Equal(t, exitStore, code)
+			require.Contains(t, stderr, "start the build of commit dc2e5c56")
+		}
+		exec(`UPDATE goose_db_version SET version_id = 50 WHERE version_id > 0`)
+		w.start()
+	})
+}
+
 // storeExec returns what sends statements to the store of a world.
 func (w *world) storeExec(t *testing.T) func(text string, args ...any) {
 	t.Helper()

@@ -4446,6 +4446,11 @@ SELECT COUNT(*)
 FROM sqs_keys
 WHERE channel_no = ?;
 
+SELECT COUNT(*) > 0 AND COUNT(CASE WHEN column_name = 'deleted_no' THEN 1 END) = 0
+FROM information_schema.columns
+WHERE table_schema = DATABASE()
+  AND table_name = 'producers';
+
 SELECT DATABASE();
 
 SELECT GET_LOCK(CONCAT('penstock ', SHA1(DATABASE())), 2);

@@ -33,7 +33,7 @@ func lookAtMySQL(ctx context.Context, r *Report, o Options) {
 		return
 	}
 	clock(r, "mysql.clock", "MySQL", s.Ahead)
-	schema(r, "mysql.schema", s.Schema)
+	schema(r, "mysql.schema", s.Schema, durable.KnownSchema())
 	mysqlRights(r, s)
 }
 

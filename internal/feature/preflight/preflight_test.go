@@ -129,11 +129,11 @@ func TestAnEmbeddedStoreIsReadWhileItIsUsedAndWhenItIsNot(t *testing.T) {
 	db, err := sql.Open("sqlite", filepath.Join(dir, "penstock.db"))
 	require.NoError(t, err)
 	defer db.Close()
-	_, err = db.Exec(`DELETE FROM goose_db_version WHERE version_id = ?`, durable.KnownSchema())
+	_, err = db.Exec(`UPDATE goose_db_version SET version_id = 48 WHERE version_id > 0`)
 	require.NoError(t, err)
-	r := Run(t.Context(), patiently(Options{DataDir: dir}))
-	require.True(t, r.OK)
-	requireLine(t, r, "store.schema", Note, "make a backup before")
+	r := Run(t.Context(), patiently(Options{DataDir: dir, Starting: true}))
+	require.True(t, requireLine(t, r, "store.schema", Mend, "they have version 48").Stops)
+	require.Equal(t, CodeMend, r.Code)
 	_, err = db.Exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, 1)`)
 	require.NoError(t, err)
 	r = Run(t.Context(), patiently(Options{DataDir: dir, Starting: true}))
@@ -233,6 +233,16 @@ func TestARealMySQLIsWellAndWhatIsWrongIsSaid(t *testing.T) {
 	require.NoError(t, err)
 	r = Run(t.Context(), patiently(Options{DataDir: t.TempDir(), MySQLDSN: dsn}))
 	require.True(t, requireLine(t, r, "mysql.schema", Mend, "version 9999").Stops)
+}
+
+// A release that changes the tables says so before it is started.
+func TestTablesThatThisProgramWillChangeAreANote(t *testing.T) {
+	var r Report
+	known := durable.KnownSchema()
+	schema(&r, "store.schema", known, known+1)
+	requireLine(t, r, "store.schema", Note, "make a backup before")
+	require.Contains(t, r.Lines[0].Text, fmt.Sprintf("have version %d: the first broker, or broker migrate, brings "+
+		"them to version %d", known, known+1))
 }
 
 // A user with the rights that are asked for makes the tables and stores; one without some of them is told.

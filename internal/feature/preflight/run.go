@@ -60,9 +60,8 @@ func store(ctx context.Context, r *Report, o Options) {
 	}
 }
 
-// schema compares the version of the tables with that of this program.
-func schema(r *Report, check string, have int64) {
-	known := durable.KnownSchema()
+// schema compares the version of the tables with the last one that this program knows.
+func schema(r *Report, check string, have, known int64) {
 	switch err := durable.CheckSchema(have); {
 	case err != nil:
 		r.stops(check, Mend, "%s", sentence.Of(err))

@@ -20,7 +20,7 @@ func lookAtSQLite(ctx context.Context, r *Report, o Options) {
 	default:
 		r.add("store", OK, "the embedded store: one broker, one machine")
 		r.add("store.version", OK, "%s", s.Product)
-		schema(r, "store.schema", s.Schema)
+		schema(r, "store.schema", s.Schema, durable.KnownSchema())
 		if s.Unread {
 			r.add("store.log", Note, "penstock.db-wal has what was committed last and was not read: that would make a file")
 		}

@@ -87,19 +87,21 @@ func TestMySQLReadsEachMigration(t *testing.T) {
 	p := parser(t)
 	files, err := filepath.Glob(durable + "migrations/mysql/*.sql")
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(files), 40)
+	statements := 0
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		all, err := p.SplitStatementToPieces(string(text))
 		require.NoError(t, err, file)
 		require.NotEmpty(t, all, file)
+		statements += len(all)
 		for _, statement := range all {
 			if err := judge(p, statement); err != nil {
 				t.Errorf("%s: %v\n%s", filepath.Base(file), err, statement)
 			}
 		}
 	}
+	require.Greater(t, statements, 50)
 }
 
 // What MariaDB, or SQLite, takes and MySQL does not; one of it is also planted into statements of the store.
