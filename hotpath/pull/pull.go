@@ -63,11 +63,6 @@ type Store interface {
 	PostExchange(ctx context.Context, e durable.Exchange) error
 }
 
-// An Order takes the jobs that wait for an earlier message of their key: an order.Keeper.
-type Order interface {
-	SetAside(ctx context.Context, k *durable.Consumer, cs []verify.Candidate, leases []redisq.Lease)
-}
-
 // An Outcomes stores outcomes: an outcome.Committer.
 type Outcomes interface {
 	Add(r outcome.Result)
@@ -80,7 +75,7 @@ type Options struct {
 	Queue     Queue
 	Store     Store
 	Verifier  *verify.Verifier
-	Order     Order // of ordered consumers; may be nil where there are none
+	Order     verify.Order // of ordered consumers; may be nil where there are none
 	Outcomes  Outcomes
 	NowMs     func() int64 // the clock of the store
 	// Touched reports consumers that now have leases or delayed jobs. Refill reports consumers
@@ -113,7 +108,7 @@ type Puller struct {
 	queue     Queue
 	store     Store
 	verifier  *verify.Verifier
-	order     Order
+	order     verify.Order
 	outcomes  Outcomes
 	nowMs     func() int64
 	touched   func(consumer uint32)

@@ -136,23 +136,19 @@ func (m *move) claimed(ctx context.Context, lease redisq.Lease) (redisq.Lease, e
 	if err := p.verifier.One(ctx, m.k, &c); err != nil {
 		return redisq.Lease{}, err // the lease expires
 	}
-	if c.Verdict == verify.Expired {
-		if err := p.outcomes.Store(ctx, outcome.Result{Outcome: c.Death(m.k, &lease, p.nowMs()), Lease: lease}); err != nil {
-			return redisq.Lease{}, err
-		}
-		p.expired(m.id)
-		return redisq.Lease{}, errTransition // it is DEAD: the next claim of it takes it out of the DLQ
+	if c.Verdict == verify.Deliver {
+		p.recent.leased(m.k.No, m.id, lease.Token)
+		return lease, nil
 	}
-	if c.Verdict.SetAside() {
-		p.order.SetAside(ctx, m.k, []verify.Candidate{c}, []redisq.Lease{lease})
+	ended, err := p.settler().Settle(ctx, m.k, []verify.Candidate{c}, []redisq.Lease{lease},
+		func(r outcome.Result) error { return p.outcomes.Store(ctx, r) })
+	switch {
+	case err != nil:
+		return redisq.Lease{}, err
+	case ended > 0: // Redis no longer has the job: the store decides
+		return m.inFlight(ctx, 1)
+	case c.Verdict.SetAside():
 		return redisq.Lease{}, errBlocked
 	}
-	if c.Verdict.Ends() {
-		if _, err := p.queue.AckLeases(ctx, m.k.No, []redisq.Lease{lease}); err != nil {
-			return redisq.Lease{}, err
-		}
-		return m.inFlight(ctx, 1) // Redis no longer has the job: the store decides
-	}
-	p.recent.leased(m.k.No, m.id, lease.Token)
-	return lease, nil
+	return redisq.Lease{}, errTransition // it is DEAD: the next claim of it takes it out of the DLQ
 }
