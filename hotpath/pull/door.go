@@ -162,11 +162,10 @@ func (p *Puller) doneLate(ctx context.Context, st *catalogue.Standing, r Report,
 	if err != nil || p.held(k.No) {
 		return errLeaseLost
 	}
-	standings, err := p.queue.Probe(ctx, k.No, []ident.ID{id})
+	q, err := p.probes.Ask(ctx, k.No, id)
 	if err != nil {
 		return err
 	}
-	q := standings[0]
 	if q.State != redisq.Ready && q.State != redisq.Delayed || q.Attempts != r.Attempt {
 		return errLeaseLost
 	}

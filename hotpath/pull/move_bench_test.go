@@ -60,3 +60,13 @@ func BenchmarkMove(b *testing.B) {
 		move()
 	}
 }
+
+// A report on the route of one job is a batch of one. It allocates what the request needs: two contexts,
+// a question to Redis that others share, an outcome in its batch.
+func TestAMoveAllocatesLittle(t *testing.T) {
+	move := moving(t)
+	for range 100 {
+		move()
+	}
+	require.LessOrEqual(t, testing.AllocsPerRun(1000, move), 27.0)
+}

@@ -15,13 +15,13 @@ import (
 // take calls inFlight and refuses the lease if its time is already over. That happens if this
 // process was paused: another worker may have claimed and finished the job.
 func (m *move) take(ctx context.Context) (redisq.Lease, error) {
-	if m.t.all.Timeout > 0 { // it is of a renewal, which has a lease
+	if m.e.Timeout > 0 { // it is of a renewal, which has a lease
 		return redisq.Lease{}, errNeedLease
 	}
 	if m.p.held(m.k.No) {
 		return redisq.Lease{}, m.inFlightHeld(ctx)
 	}
-	over := time.Now().Add(m.p.visibility(m.k) + m.t.extra)
+	over := time.Now().Add(m.p.leaseFor(m.k, &m.e))
 	lease, err := m.inFlight(ctx, 0)
 	if err == nil && lease.Token != "" && !time.Now().Before(over) {
 		return redisq.Lease{}, errLeaseOver
@@ -56,7 +56,7 @@ func (m *move) inFlight(ctx context.Context, round int) (redisq.Lease, error) {
 			return m.inFlight(ctx, round+1)
 		}
 	}
-	if m.t.extra != 0 {
+	if m.e.IncrementalTimeout != 0 {
 		return lease, errTimeout
 	}
 	return lease, nil
@@ -96,7 +96,7 @@ func (m *move) putBack(ctx context.Context, round int) (lease redisq.Lease, err 
 	switch {
 	case lease.Token != "": // another worker may have leased and ended it since the store was asked
 		return m.claimed(ctx, lease)
-	case before.State == redisq.Leased && m.t.extra != 0:
+	case before.State == redisq.Leased && m.e.IncrementalTimeout != 0:
 		return lease, errTimeout
 	}
 	return lease, nil

@@ -34,7 +34,11 @@ func (u *updating) settled(rc *fasthttp.RequestCtx, begun time.Time) {
 		case u.ids[i] == (ident.ID{}): // it names no job
 		case e.NextState == "DELIVERED", e.NextState == "DEAD", e.NextState == "QUEUED":
 			failed := e.NextState == "DEAD" || e.NextState == "QUEUED" && e.Failed
-			u.p.traceSettled(rc, u.k, settling{u.ids[i], e.NextState, failed, begun}, u.errs[i])
+			k := u.k
+			if u.of != nil {
+				k = u.of[i]
+			}
+			u.p.traceSettled(rc, k, settling{u.ids[i], e.NextState, failed, begun}, u.errs[i])
 		}
 	}
 }
