@@ -189,13 +189,18 @@ func (p *Puller) answerClaim(rc *fasthttp.RequestCtx, c claimed) error {
 	if len(jobs) == 0 {
 		left.why.tell(rc)
 	} else {
-		p.book.addJobs(c.of.No, jobs, p.nowMs(), c.deadline)
-		if p.traces != nil {
-			p.received(&c)
-		}
+		p.kept(&c)
 	}
 	writeJSON(rc, held, size, func(t *answer.Text) { appendClaimed(t, c.of, jobs, c.deadline, left.why) })
 	return nil
+}
+
+// kept notes that a client gets the jobs of a claim.
+func (p *Puller) kept(c *claimed) {
+	p.book.addJobs(c.of.No, c.jobs, p.nowMs(), c.deadline)
+	if p.traces != nil {
+		p.received(c)
+	}
 }
 
 // drains reports whether the broker is stopping.

@@ -266,14 +266,11 @@ func (u *updating) admit(ctx context.Context, i int, e *update) error {
 		return u.p.foreign(ctx, u.ch, id, pos)
 	}
 	u.ids[i] = id
-	switch e.NextState {
-	case "DELIVERED", "DEAD":
-	case "QUEUED", "INFLIGHT":
-		if e.Lease == "" {
-			return errNeedLease
-		}
-	default:
+	if stateLabel(e.NextState) == refused {
 		return errNextState
+	}
+	if e.Lease == "" && (e.NextState == "QUEUED" || e.NextState == "INFLIGHT") {
+		return errNeedLease
 	}
 	if err := e.belongs(); err != nil {
 		return err
@@ -479,5 +476,5 @@ func stateLabel(next string) string {
 	case "INFLIGHT", "DELIVERED", "DEAD", "QUEUED":
 		return next
 	}
-	return "refused"
+	return refused
 }

@@ -97,12 +97,8 @@ func (r *Received) Keep() {
 	if r.got.claim.Ready > 0 {
 		r.p.waiters.Wake(r.got.k.No)
 	}
-	if len(r.got.jobs) == 0 {
-		return
-	}
-	r.p.book.addJobs(r.got.of.No, r.got.jobs, r.p.nowMs(), r.got.deadline)
-	if r.p.traces != nil {
-		r.p.received(&r.got)
+	if len(r.got.jobs) > 0 {
+		r.p.kept(&r.got)
 	}
 }
 

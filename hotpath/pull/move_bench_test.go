@@ -46,7 +46,8 @@ func moving(tb testing.TB) (move func()) {
 	rc.SetUserValue("job", ident.AtMillis(1).Job(0).String())
 	rc.Request.Header.Set(LeaseHeader, "token")
 	rc.Request.SetBodyString(`{"NextState":"DELIVERED"}`)
-	ch, k := &catalogue.Channel{Channel: durable.Channel{No: 1}}, &durable.Consumer{No: 1, ChannelNo: 1, Type: durable.Pull}
+	ch := &catalogue.Channel{Channel: durable.Channel{No: 1}}
+	k := &durable.Consumer{No: 1, ChannelNo: 1, Type: durable.Pull}
 	return func() {
 		_, err := p.moveJob(rc, ch, k)
 		require.NoError(tb, err)

@@ -49,11 +49,10 @@ func parseTransition(body []byte) (e update, err error) {
 	if err != nil {
 		return e, unread(err, errMoveBody)
 	}
-	switch e.NextState {
-	case "INFLIGHT", "DELIVERED", "DEAD", "QUEUED":
-		return e, e.belongs()
+	if stateLabel(e.NextState) == refused {
+		return e, errNextState
 	}
-	return e, errNextState
+	return e, e.belongs()
 }
 
 // contact is the kind of contact that a request about one job is.
