@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/verify"
 	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
-	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/answer"
 	"github.com/penstock-broker/penstock/internal/tool/failpoint"
@@ -190,13 +189,18 @@ func (p *Puller) answerClaim(rc *fasthttp.RequestCtx, c claimed) error {
 	if len(jobs) == 0 {
 		left.why.tell(rc)
 	} else {
-		p.book.addJobs(c.of.No, jobs, p.nowMs(), c.deadline)
-		if p.traces != nil {
-			p.received(&c)
-		}
+		p.kept(&c)
 	}
 	writeJSON(rc, held, size, func(t *answer.Text) { appendClaimed(t, c.of, jobs, c.deadline, left.why) })
 	return nil
+}
+
+// kept notes that a client gets the jobs of a claim.
+func (p *Puller) kept(c *claimed) {
+	p.book.addJobs(c.of.No, c.jobs, p.nowMs(), c.deadline)
+	if p.traces != nil {
+		p.received(c)
+	}
 }
 
 // drains reports whether the broker is stopping.
@@ -305,52 +309,31 @@ func (p *Puller) check(ctx context.Context, k *durable.Consumer, leases []redisq
 		return nil, nil, err
 	}
 	jobs = make([]claimedJob, 0, len(sizes))
-	var over []redisq.Lease
-	aside := false
 	for i, size := range sizes {
-		c, lease := &cs[i], leases[i]
-		if c.Verdict.SetAside() {
-			aside = true
-			continue
+		if c, lease := &cs[i], leases[i]; c.Verdict == verify.Deliver {
+			lease.Attempt = c.Attempt(lease)
+			jobs = append(jobs, claimedJob{lease, c.Message, p.producerOf(c.Message), size,
+				countsOf(&c.State, lease.Attempt-1), c.State.RedrivenMs})
 		}
-		if c.Verdict.Ends() {
-			over = append(over, lease)
-			continue
-		}
-		if c.Verdict == verify.Expired {
-			p.outcomes.Add(outcome.Result{Outcome: c.Death(k, &lease, p.nowMs()), Lease: lease})
-			p.expired(c.ID)
-			continue
-		}
-		lease.Attempt = c.Attempt(lease)
-		jobs = append(jobs, claimedJob{lease, c.Message, p.producerOf(c.Message), size,
-			countsOf(&c.State, lease.Attempt-1), c.State.RedrivenMs})
 	}
-	if aside {
-		p.order.SetAside(ctx, k, cs[:len(sizes)], leases)
-	}
-	if len(over) > 0 {
-		if _, err := p.queue.AckLeases(ctx, k.No, over); err != nil {
-			return nil, nil, err
-		}
+	_, err = p.settler().Settle(ctx, k, cs[:len(sizes)], leases, func(r outcome.Result) error {
+		p.outcomes.Add(r)
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
 	}
 	return jobs, leases[len(sizes):], nil
 }
 
-// expired counts a job that no worker got because it was too old.
-func (p *Puller) expired(id ident.ID) {
-	p.metrics.Died(durable.Expired, 1)
-	p.verifier.Cache.Done(id)
+func (p *Puller) settler() verify.Settler {
+	return verify.Settler{Verifier: p.verifier, Queue: p.queue, Order: p.order, Metrics: p.metrics}
 }
 
-// giveBack releases leases that no client received. No attempt is charged, and the jobs return to
-// their places in the queue.
+// giveBack releases leases that no client received, and wakes the claims that wait for jobs.
 func (p *Puller) giveBack(consumer uint32, leases []redisq.Lease) (ok bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	p.metrics.Released.Add(float64(len(leases)))
-	if _, err := p.queue.Release(ctx, consumer, leases); err != nil {
-		return false // the leases expire
+	if p.settler().GiveBack(consumer, leases) != nil {
+		return false
 	}
 	p.returned(consumer)
 	return true

@@ -90,9 +90,7 @@ func contactsOf(updates []update) (kinds []presence.Kind) {
 func (p *Puller) update(ctx context.Context, ch *catalogue.Channel, k *durable.Consumer, updates []update) updating {
 	u := updating{p: p, ch: ch, k: k, updates: updates, ids: make([]ident.ID, len(updates)),
 		errs: make([]error, len(updates))}
-	if !u.runReplayed(ctx) {
-		u.run(ctx)
-	}
+	u.make(ctx)
 	return u
 }
 
@@ -206,6 +204,8 @@ type updating struct {
 	updates []update
 	ids     []ident.ID
 	errs    []error
+	sinks   []answerTo          // memory for finish; nil: it takes its own
+	of      []*durable.Consumer // the generation of each entry; nil: all are of k
 }
 
 var (
@@ -241,7 +241,7 @@ func (u *updating) run(ctx context.Context) {
 		case "QUEUED":
 			giveBack = append(giveBack, i)
 		case "INFLIGHT":
-			lease := u.lease(*e)
+			lease := u.p.leaseFor(u.k, e)
 			extend[lease] = append(extend[lease], i)
 		}
 	}
@@ -266,14 +266,11 @@ func (u *updating) admit(ctx context.Context, i int, e *update) error {
 		return u.p.foreign(ctx, u.ch, id, pos)
 	}
 	u.ids[i] = id
-	switch e.NextState {
-	case "DELIVERED", "DEAD":
-	case "QUEUED", "INFLIGHT":
-		if e.Lease == "" {
-			return errNeedLease
-		}
-	default:
+	if stateLabel(e.NextState) == refused {
 		return errNextState
+	}
+	if e.Lease == "" && (e.NextState == "QUEUED" || e.NextState == "INFLIGHT") {
+		return errNeedLease
 	}
 	if err := e.belongs(); err != nil {
 		return err
@@ -316,21 +313,17 @@ func (u *updating) finish(ctx context.Context, entries []int) {
 	if len(entries) == 0 {
 		return
 	}
-	ids := make([]ident.ID, len(entries))
-	for n, i := range entries {
-		ids[n] = u.ids[i]
-	}
-	standings, err := u.p.queue.Probe(ctx, u.k.No, ids)
+	_, standings, err := u.probe(ctx, entries)
 	if err != nil {
 		u.fail(entries, err)
 		return
 	}
-	answers := make(chan ended, len(entries))
-	waiting := map[int]bool{}
+	answers, waiting := make(chan int, len(entries)), map[int]*answerTo{}
+	if u.sinks == nil {
+		u.sinks = make([]answerTo, len(entries))
+	}
 	for n, i := range entries {
-		m := move{p: u.p, ch: u.ch, k: u.k, id: u.ids[i],
-			t:     transition{next: u.updates[i].NextState, all: u.updates[i]},
-			token: u.updates[i].Lease}
+		m := move{p: u.p, ch: u.ch, k: u.k, id: u.ids[i], e: u.updates[i]}
 		r, accept, err := m.outcome(ctx, standings[n])
 		if !accept {
 			u.errs[i] = err
@@ -341,24 +334,50 @@ func (u *updating) finish(ctx context.Context, entries []int) {
 			u.errs[i] = err
 			continue
 		}
-		waiting[i] = true
-		r.Haste, r.Sink = outcome.Urgent, answerTo{i, answers, room}
+		a := &u.sinks[n]
+		*a = answerTo{i: i, answers: answers, room: room}
+		r.Haste, r.Sink, waiting[i] = outcome.Urgent, a, a
 		u.p.outcomes.Add(r)
 	}
 	u.wait(ctx, answers, waiting, func(i int) {
 		u.p.verifier.Cache.Done(u.ids[i])
 		u.p.book.remove(u.k.No, u.ids[i])
+		if len(entries) == 1 && u.updates[i].NextState == "DELIVERED" {
+			u.p.recent.delivered(u.k.No, u.ids[i]) // workers with one job each may ask for it at once
+		}
 	})
 }
 
+// probe returns the jobs of the entries, and what Redis knows of them.
+func (u *updating) probe(ctx context.Context, entries []int) ([]ident.ID, []redisq.Standing, error) {
+	ids := u.ids
+	if len(entries) < len(ids) {
+		ids = make([]ident.ID, len(entries))
+		for n, i := range entries {
+			ids[n] = u.ids[i]
+		}
+	}
+	standings, err := u.p.probe(ctx, u.k.No, ids)
+	return ids, standings, err
+}
+
+// probe returns what Redis knows of jobs. Requests about one job each share a call.
+func (p *Puller) probe(ctx context.Context, consumer uint32, ids []ident.ID) ([]redisq.Standing, error) {
+	if len(ids) != 1 {
+		return p.queue.Probe(ctx, consumer, ids)
+	}
+	return p.probes.ask(ctx, consumer, ids[0])
+}
+
 // wait takes the answers to the waiting entries, and calls stored for each outcome that is on disk.
-func (u *updating) wait(ctx context.Context, answers <-chan ended, waiting map[int]bool, stored func(i int)) {
+func (u *updating) wait(ctx context.Context, answers <-chan int, waiting map[int]*answerTo, stored func(i int)) {
 	for len(waiting) > 0 {
 		select {
-		case a := <-answers:
-			delete(waiting, a.i)
-			if u.errs[a.i] = a.err; a.err == nil {
-				stored(a.i)
+		case i := <-answers:
+			u.errs[i] = waiting[i].err
+			delete(waiting, i)
+			if u.errs[i] == nil {
+				stored(i)
 			}
 		case <-ctx.Done():
 			for i := range waiting {
@@ -369,27 +388,23 @@ func (u *updating) wait(ctx context.Context, answers <-chan ended, waiting map[i
 	}
 }
 
-// An ended is the result of storing the outcome of entry i.
-type ended struct {
-	i   int
-	err error
-}
-
-// An answerTo is the sink of an outcome. Its channel has room for all answers.
+// An answerTo is the sink of the outcome of entry i. Its channel has room for all answers.
 type answerTo struct {
 	i       int
-	answers chan ended
+	answers chan<- int
+	err     error           // of storing the outcome, once i is in answers
 	room    *exchange.Taken // of the response; nil: it has none
 }
 
-func (answerTo) Ended(bool)             {}
-func (answerTo) Retrying(time.Duration) {}
+func (*answerTo) Ended(bool)             {}
+func (*answerTo) Retrying(time.Duration) {}
 
-func (a answerTo) Done(err error) {
+func (a *answerTo) Done(err error) {
 	if a.room != nil {
 		a.room.Close()
 	}
-	a.answers <- ended{a.i, err}
+	a.err = err
+	a.answers <- a.i
 }
 
 func (u *updating) leases(entries []int) []redisq.Lease {
@@ -398,15 +413,6 @@ func (u *updating) leases(entries []int) []redisq.Lease {
 		leases[n] = redisq.Lease{ID: u.ids[i], Token: u.updates[i].Lease}
 	}
 	return leases
-}
-
-// lease returns how long a lease that the entry renews lasts from now.
-func (u *updating) lease(e update) time.Duration {
-	usual := u.p.visibility(u.k)
-	if e.Timeout > 0 {
-		usual = time.Duration(e.Timeout) * time.Second
-	}
-	return usual + time.Duration(e.IncrementalTimeout)*time.Second
 }
 
 func (u *updating) extend(ctx context.Context, lease time.Duration, entries []int) {
@@ -470,5 +476,5 @@ func stateLabel(next string) string {
 	case "INFLIGHT", "DELIVERED", "DEAD", "QUEUED":
 		return next
 	}
-	return "refused"
+	return refused
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/jsontext"
 	"github.com/penstock-broker/penstock/redisq"
@@ -21,33 +22,38 @@ const ClaimedHeader = "X-Broker-Claimed"
 var errTwoLeases = problem.New(400, "duplicate_field", "The request has a lease in "+LeaseHeader+
 	" and another one in its body.")
 
-// presentedLease returns the lease that a request for one job presents, in its header or its body.
-func presentedLease(rc *fasthttp.RequestCtx, t *transition) (string, error) {
-	lease := string(rc.Request.Header.Peek(LeaseHeader))
-	switch {
-	case lease == "":
-		lease = t.all.Lease
-	case t.all.Lease != "" && t.all.Lease != lease:
-		return "", errTwoLeases
+// takeLease takes the lease that a request for one job presents in its header, if there is one.
+func (e *update) takeLease(rc *fasthttp.RequestCtx) error {
+	if lease := rc.Request.Header.Peek(LeaseHeader); len(lease) > 0 && e.Lease != string(lease) {
+		if e.Lease != "" {
+			return errTwoLeases
+		}
+		e.Lease = string(lease)
 	}
-	if bare := (update{NextState: t.next}); lease == "" && t.next == "QUEUED" && t.all != bare {
-		return "", errNeedLease // a delay of a job that the caller does not have
+	if e.Lease == "" && e.NextState == "QUEUED" && *e != (update{ID: e.ID, NextState: e.NextState}) {
+		return errNeedLease // a delay of a job that the caller does not have
 	}
-	return lease, nil
+	return nil
 }
 
 // moveEntry moves a job as a batch update of this one entry does.
 func (p *Puller) moveEntry(ctx context.Context, rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *durable.Consumer,
 	e update) error {
 	begun := time.Now()
-	deadline := begun.Add(p.visibility(k) + time.Duration(e.IncrementalTimeout)*time.Second)
-	u := p.update(ctx, ch, k, []update{e})
+	one := &struct { // one allocation
+		updates [1]update
+		ids     [1]ident.ID
+		errs    [1]error
+		sinks   [1]answerTo
+	}{updates: [1]update{e}}
+	u := updating{p: p, ch: ch, k: k, updates: one.updates[:], ids: one.ids[:], errs: one.errs[:], sinks: one.sinks[:]}
+	u.make(ctx)
 	if p.traces != nil {
 		u.settled(rc, begun)
 	}
 	if u.errs[0] == nil && e.NextState == "INFLIGHT" {
 		rc.Response.Header.Set(LeaseHeader, e.Lease)
-		writeClaimed(rc, e.Lease, 0, deadline)
+		writeClaimed(rc, e.Lease, 0, begun.Add(p.leaseFor(k, &e)))
 	}
 	return u.errs[0]
 }

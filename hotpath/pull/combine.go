@@ -35,12 +35,21 @@ type asked[Q, A any] struct {
 }
 
 type answered[A any] struct {
-	answer A
-	err    error
+	answers []A // one
+	err     error
 }
 
 // Ask returns the answer to the question. If ctx ends first, the effect of the question is unknown.
-func (c *combiner[Q, A]) Ask(ctx context.Context, consumer uint32, question Q) (A, error) {
+func (c *combiner[Q, A]) Ask(ctx context.Context, consumer uint32, question Q) (answer A, err error) {
+	answers, err := c.ask(ctx, consumer, question)
+	if err == nil {
+		answer = answers[0]
+	}
+	return answer, err
+}
+
+// ask is Ask for callers that go on with a slice.
+func (c *combiner[Q, A]) ask(ctx context.Context, consumer uint32, question Q) ([]A, error) {
 	a := asked[Q, A]{question, make(chan answered[A], 1)}
 	c.mu.Lock()
 	if c.waiting == nil {
@@ -50,19 +59,19 @@ func (c *combiner[Q, A]) Ask(ctx context.Context, consumer uint32, question Q) (
 	c.waiting[consumer] = append(queue, a)
 	c.mu.Unlock()
 	if !served {
-		go guard.Vital("combiner", func() { c.serve(consumer) })
+		go c.serve(consumer)
 	}
 	select {
 	case got := <-a.answer:
-		return got.answer, got.err
+		return got.answers, got.err
 	case <-ctx.Done():
-		var none A
-		return none, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 
 // serve makes calls until no question waits.
 func (c *combiner[Q, A]) serve(consumer uint32) {
+	defer guard.Watch("combiner")
 	runtime.Gosched() // let requests that arrived together share a call
 	for {
 		c.mu.Lock()
@@ -100,7 +109,7 @@ func (c *combiner[Q, A]) answer(consumer uint32, batch []asked[Q, A]) {
 	for i := range batch {
 		got := answered[A]{err: err}
 		if err == nil {
-			got.answer = answers[i]
+			got.answers = answers[i : i+1 : i+1]
 		}
 		batch[i].answer <- got
 	}

@@ -97,12 +97,8 @@ func (r *Received) Keep() {
 	if r.got.claim.Ready > 0 {
 		r.p.waiters.Wake(r.got.k.No)
 	}
-	if len(r.got.jobs) == 0 {
-		return
-	}
-	r.p.book.addJobs(r.got.of.No, r.got.jobs, r.p.nowMs(), r.got.deadline)
-	if r.p.traces != nil {
-		r.p.received(&r.got)
+	if len(r.got.jobs) > 0 {
+		r.p.kept(&r.got)
 	}
 }
 
@@ -162,11 +158,10 @@ func (p *Puller) doneLate(ctx context.Context, st *catalogue.Standing, r Report,
 	if err != nil || p.held(k.No) {
 		return errLeaseLost
 	}
-	standings, err := p.queue.Probe(ctx, k.No, []ident.ID{id})
+	q, err := p.probes.Ask(ctx, k.No, id)
 	if err != nil {
 		return err
 	}
-	q := standings[0]
 	if q.State != redisq.Ready && q.State != redisq.Delayed || q.Attempts != r.Attempt {
 		return errLeaseLost
 	}

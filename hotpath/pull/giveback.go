@@ -28,8 +28,8 @@ func (u *updating) giveBack(ctx context.Context, entries []int) {
 		u.fail(entries, err)
 		return
 	}
-	answers := make(chan ended, len(entries))
-	waiting, given := map[int]bool{}, map[int]*givenBack{}
+	answers := make(chan int, len(entries))
+	waiting, given := map[int]*answerTo{}, map[int]*givenBack{}
 	for n, i := range entries {
 		q := standings[n]
 		if q.State != redisq.Leased || q.Token != u.updates[i].Lease {
@@ -38,7 +38,7 @@ func (u *updating) giveBack(ctx context.Context, entries []int) {
 		}
 		g := &givenBack{answerTo: answerTo{i: i, answers: answers}, result: u.returned(i, q, states[u.ids[i]])}
 		g.result.Haste, g.result.Sink = outcome.Urgent, g
-		given[i], waiting[i] = g, true
+		given[i], waiting[i] = g, &g.answerTo
 		u.p.outcomes.Add(g.result)
 	}
 	u.wait(ctx, answers, waiting, func(i int) { u.gave(ctx, given[i]) })
@@ -49,11 +49,7 @@ func (u *updating) giveBack(ctx context.Context, entries []int) {
 // look reads what Redis and the store know of the jobs of the entries. A job that was neither
 // attempted nor flagged before its lease has nothing in the store.
 func (u *updating) look(ctx context.Context, entries []int) ([]redisq.Standing, map[ident.ID]durable.JobState, error) {
-	ids := make([]ident.ID, len(entries))
-	for n, i := range entries {
-		ids[n] = u.ids[i]
-	}
-	standings, err := u.p.queue.Probe(ctx, u.k.No, ids)
+	ids, standings, err := u.probe(ctx, entries)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -143,7 +139,7 @@ func (u *updating) gave(ctx context.Context, g *givenBack) {
 
 // waits reports whether the job of an entry waits as it should after the give-back.
 func (u *updating) waits(ctx context.Context, g *givenBack) (bool, error) {
-	standings, err := u.p.queue.Probe(ctx, u.k.No, []ident.ID{u.ids[g.i]})
+	_, standings, err := u.probe(ctx, []int{g.i})
 	if err != nil {
 		return false, err
 	}

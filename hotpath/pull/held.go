@@ -36,7 +36,7 @@ func (m *move) inFlightHeld(ctx context.Context) error {
 		return err
 	case standing.State != redisq.Leased:
 		return errHeld
-	case m.t.extra != 0:
+	case m.e.IncrementalTimeout != 0:
 		return errTimeout
 	}
 	return nil

@@ -27,6 +27,15 @@ func (p *Puller) visibility(k *durable.Consumer) time.Duration {
 	return cmp.Or(p.policies.Of(k.Policy).Lease, p.visible)
 }
 
+// leaseFor returns how long the lease lasts that an entry claims or renews.
+func (p *Puller) leaseFor(k *durable.Consumer, e *update) time.Duration {
+	usual := p.visibility(k)
+	if e.Timeout > 0 {
+		usual = time.Duration(e.Timeout) * time.Second
+	}
+	return usual + time.Duration(e.IncrementalTimeout)*time.Second
+}
+
 // extension returns by how much the lease of a job with the standing q is extended while a report waits
 // for the store: as long as a new lease lasts, and until its end where that is later, because the store
 // may not take the report in the end. Whole seconds let one call extend many leases.
@@ -49,7 +58,7 @@ func retryAfter(wait time.Duration) int { return int((max(wait, 1) + time.Second
 
 // claim claims the job in Redis. With insert it also claims a job that Redis does not have.
 func (m *move) claim(ctx context.Context, job redisq.Job, insert bool) (redisq.Lease, redisq.Standing, error) {
-	grant, err := m.p.claims.Ask(ctx, m.k.No, redisq.Wish{Job: job, Lease: m.p.visibility(m.k) + m.t.extra, Insert: insert,
+	grant, err := m.p.claims.Ask(ctx, m.k.No, redisq.Wish{Job: job, Lease: m.p.leaseFor(m.k, &m.e), Insert: insert,
 		Limits: m.p.limitsOf(m.k), Worker: m.worker})
 	if err == nil && grant.Limited {
 		refused := errConcurrency

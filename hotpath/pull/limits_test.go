@@ -37,7 +37,7 @@ func TestAReportThatWaitsForTheStoreShortensNoLease(t *testing.T) {
 		} {
 			k := &durable.Consumer{No: 1, Type: durable.Pull, Policy: c.policy}
 			q := redisq.Standing{State: redisq.Leased, Token: "t", Attempts: 1, At: time.Now().Add(c.left)}
-			m := move{p: p, k: k, id: ident.AtMillis(1), t: transition{next: "DELIVERED"}, token: "t"}
+			m := move{p: p, k: k, id: ident.AtMillis(1), e: update{NextState: "DELIVERED", Lease: "t"}}
 			r, accept, err := m.outcome(t.Context(), q)
 			require.NoError(t, err)
 			require.True(t, accept)

@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
@@ -16,20 +15,20 @@ import (
 )
 
 func TestTransitionBodiesAreReadAsTheirTableSays(t *testing.T) {
-	ok := map[string]transition{
-		`{"NextState":"INFLIGHT"}`:                         {next: "INFLIGHT"},
-		`{"NextState":"INFLIGHT","IncrementalTimeout":10}`: {next: "INFLIGHT", extra: 10 * time.Second},
-		`{"NextState":"INFLIGHT","IncrementalTimeout":0}`:  {next: "INFLIGHT"},
-		`{"NextState":"DELIVERED","IncrementalTimeout":0}`: {next: "DELIVERED"},
-		`{"NextState":"DEAD","IncrementalTimeout":null}`:   {next: "DEAD"},
-		` {"nextState":"DEAD"} `:                           {next: "DEAD"},
-		`{"NextState":"QUEUED","Lease":"t.1","Delay":5}`:   {next: "QUEUED"},
-		`{"NextState":"QUEUED"}`:                           {next: "QUEUED"},
+	ok := map[string]update{
+		`{"NextState":"INFLIGHT"}`:                         {NextState: "INFLIGHT"},
+		`{"NextState":"INFLIGHT","IncrementalTimeout":10}`: {NextState: "INFLIGHT", IncrementalTimeout: 10},
+		`{"NextState":"INFLIGHT","IncrementalTimeout":0}`:  {NextState: "INFLIGHT"},
+		`{"NextState":"DELIVERED","IncrementalTimeout":0}`: {NextState: "DELIVERED"},
+		`{"NextState":"DELIVERED"}`:                        {NextState: "DELIVERED"},
+		`{"NextState":"DEAD","IncrementalTimeout":null}`:   {NextState: "DEAD"},
+		` {"nextState":"DEAD"} `:                           {NextState: "DEAD"},
+		`{"NextState":"QUEUED","Lease":"t.1","Delay":5}`:   {NextState: "QUEUED", Lease: "t.1", Delay: 5},
+		`{"NextState":"QUEUED"}`:                           {NextState: "QUEUED"},
 	}
 	for body, want := range ok {
 		got, err := parseTransition([]byte(body))
 		require.NoError(t, err, body)
-		got.all = update{}
 		require.Equal(t, want, got, body)
 	}
 	bad := []string{
@@ -64,9 +63,9 @@ func FuzzTransition(f *testing.F) {
 			return
 		}
 		require.True(t, json.Valid(body), "only real JSON is accepted")
-		require.Contains(t, []string{"INFLIGHT", "DELIVERED", "DEAD", "QUEUED"}, tr.next)
-		require.GreaterOrEqual(t, tr.extra, time.Duration(0))
-		require.True(t, tr.extra == 0 || tr.next == "INFLIGHT")
+		require.Contains(t, []string{"INFLIGHT", "DELIVERED", "DEAD", "QUEUED"}, tr.NextState)
+		require.GreaterOrEqual(t, tr.IncrementalTimeout, int64(0))
+		require.True(t, tr.IncrementalTimeout == 0 || tr.NextState == "INFLIGHT")
 	})
 }
 

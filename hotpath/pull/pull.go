@@ -63,11 +63,6 @@ type Store interface {
 	PostExchange(ctx context.Context, e durable.Exchange) error
 }
 
-// An Order takes the jobs that wait for an earlier message of their key: an order.Keeper.
-type Order interface {
-	SetAside(ctx context.Context, k *durable.Consumer, cs []verify.Candidate, leases []redisq.Lease)
-}
-
 // An Outcomes stores outcomes: an outcome.Committer.
 type Outcomes interface {
 	Add(r outcome.Result)
@@ -80,7 +75,7 @@ type Options struct {
 	Queue     Queue
 	Store     Store
 	Verifier  *verify.Verifier
-	Order     Order // of ordered consumers; may be nil where there are none
+	Order     verify.Order // of ordered consumers; may be nil where there are none
 	Outcomes  Outcomes
 	NowMs     func() int64 // the clock of the store
 	// Touched reports consumers that now have leases or delayed jobs. Refill reports consumers
@@ -113,7 +108,7 @@ type Puller struct {
 	queue     Queue
 	store     Store
 	verifier  *verify.Verifier
-	order     Order
+	order     verify.Order
 	outcomes  Outcomes
 	nowMs     func() int64
 	touched   func(consumer uint32)
@@ -206,12 +201,8 @@ func (p *Puller) authorize(ctx context.Context, rc *fasthttp.RequestCtx) (catalo
 		return catalogue.Standing{}, err
 	}
 	st, err := p.catalogue.AdmitConsumer(ctx, channelID, channelToken, consumerID, token)
-	if err == nil && st.Consumer.Type != durable.Pull { // the catalogue copy may lag behind a PUT on another broker
-		within, cancel := context.WithTimeout(ctx, intake.AnswerWithin)
-		defer cancel()
-		if err = p.catalogue.Refresh(within); err == nil {
-			err = still(&st)
-		}
+	if err == nil {
+		err = p.pulls(rc, &st)
 	}
 	return st, err
 }
@@ -366,26 +357,22 @@ func (p *Puller) describe(ctx context.Context, k *durable.Consumer, waiting []re
 	var over []ident.ID
 	for i, size := range sizes {
 		c := &cs[i]
-		if c.Verdict.SetAside() { // no worker gets it now
-			shown++
-			continue
-		}
-		if c.Verdict.Ends() {
-			over = append(over, c.ID)
-		} else if c.Verdict == verify.Expired { // without its lease the death cannot be stored
-			shown++
-			continue
-		} else if !page.size.add(size) {
+		if c.Verdict == verify.Deliver && !page.size.add(size) {
 			break
-		} else {
-			if p.traces != nil {
-				p.traces.Listed(tracing.Attempt{Consumer: k, Message: c.Message, RedrivenMs: c.State.RedrivenMs})
-			}
-			attempts := max(waiting[i].Attempts, c.State.Attempts)
-			page.jobs = append(page.jobs, queuedJob{w: waiting[i], attempts: attempts, counts: countsOf(&c.State, attempts),
-				msg: c.Message, producer: p.producerOf(c.Message), replay: k.Replay})
 		}
 		shown++
+		if c.Verdict.Ends() {
+			over = append(over, c.ID)
+		}
+		if c.Verdict != verify.Deliver { // no worker gets it now; without its lease no death can be stored
+			continue
+		}
+		if p.traces != nil {
+			p.traces.Listed(tracing.Attempt{Consumer: k, Message: c.Message, RedrivenMs: c.State.RedrivenMs})
+		}
+		attempts := max(waiting[i].Attempts, c.State.Attempts)
+		page.jobs = append(page.jobs, queuedJob{w: waiting[i], attempts: attempts, counts: countsOf(&c.State, attempts),
+			msg: c.Message, producer: p.producerOf(c.Message), replay: k.Replay})
 	}
 	if len(over) > 0 {
 		_, err = p.queue.Ack(ctx, k.No, over)

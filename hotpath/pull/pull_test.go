@@ -102,17 +102,18 @@ func TestALeaseThatIsOverIsNotHandedOut(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		takes time.Duration
-		extra time.Duration
+		extra int64
 		err   error
 	}{
 		"in time":                   {5*time.Second - 1, 0, nil},
 		"late":                      {5 * time.Second, 0, errLeaseOver},
-		"in time of a longer lease": {5 * time.Second, time.Second, nil},
+		"in time of a longer lease": {5 * time.Second, 1, nil},
 	} {
 		t.Run("single, "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, _ := slowPuller(c.takes)
-				m := move{p: p, ch: channel, k: consumer, id: ident.AtMillis(1), t: transition{next: "INFLIGHT", extra: c.extra}}
+				m := move{p: p, ch: channel, k: consumer, id: ident.AtMillis(1), e: update{NextState: "INFLIGHT",
+					IncrementalTimeout: c.extra}}
 				lease, err := m.take(t.Context())
 				if c.err != nil {
 					require.ErrorIs(t, err, c.err)
@@ -176,7 +177,7 @@ func TestAJobThatIsOverByTheTimeItIsPutBackIsNotHandedOut(t *testing.T) {
 		Touched: func(uint32) {}, Refill: func(uint32) {}, Metrics: metrics.New(prometheus.NewRegistry())})
 	m := move{p: p, ch: &catalogue.Channel{Channel: durable.Channel{No: 1}}, k: &durable.Consumer{No: 1, ChannelNo: 1,
 		Type: durable.Pull},
-		id: ident.AtMillis(1), t: transition{next: "INFLIGHT"}}
+		id: ident.AtMillis(1), e: update{NextState: "INFLIGHT"}}
 	lease, err := m.take(t.Context())
 	require.ErrorIs(t, err, errTransition)
 	require.Empty(t, lease.Token)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/outcome"
@@ -52,7 +53,7 @@ func (w *witness) Revive(_ context.Context, _ uint32, id ident.ID, _ int64) (dur
 	return durable.OpenJob{}, nil
 }
 
-func (w *witness) Add(outcome.Result) {}
+func (w *witness) Add(r outcome.Result) { r.Sink.Done(w.Store(context.Background(), r)) }
 
 func (w *witness) Store(_ context.Context, r outcome.Result) error {
 	w.states[r.Outcome.ID] = durable.JobState{Status: durable.Delivered}
@@ -75,8 +76,14 @@ func witnessed(t *testing.T) (p *Puller, w *witness, lease redisq.Lease) {
 }
 
 func (p *Puller) to(state, lease string) *move {
-	return &move{p: p, ch: portionChannel, k: portionConsumer, id: ident.AtMillis(1), t: transition{next: state},
-		token: lease}
+	return &move{p: p, ch: portionChannel, k: portionConsumer, id: ident.AtMillis(1), e: update{NextState: state,
+		Lease: lease}}
+}
+
+// reports ends the job under a lease.
+func (p *Puller) reports(t *testing.T, state, lease string) error {
+	return p.moveEntry(t.Context(), &fasthttp.RequestCtx{}, portionChannel, portionConsumer, update{
+		ID: ident.AtMillis(1).Job(0).String(), NextState: state, Lease: lease})
 }
 
 func (p *Puller) takes(t *testing.T) (redisq.Lease, error) {
@@ -100,7 +107,7 @@ func TestAJobThatWasLeasedAMomentAgoIsNoQuestionToTheStore(t *testing.T) {
 	require.Zero(t, w.reads)
 
 	longer := p.to("INFLIGHT", "")
-	longer.t.extra = time.Second
+	longer.e.IncrementalTimeout = 1
 	_, err = longer.take(t.Context())
 	require.ErrorIs(t, err, errTimeout)
 	require.Zero(t, w.reads)
@@ -143,7 +150,7 @@ func TestAJobThatWasDeliveredAMomentAgoIsNoQuestionToTheStore(t *testing.T) {
 	for name, acknowledged := range map[string]bool{"before its acknowledgement": false, "after it": true} {
 		t.Run(name, func(t *testing.T) {
 			p, w, lease := witnessed(t)
-			require.NoError(t, p.to("DELIVERED", lease.Token).finish(t.Context()))
+			require.NoError(t, p.reports(t, "DELIVERED", lease.Token))
 			if acknowledged {
 				_, err := p.queue.AckLeases(t.Context(), portionConsumer.No, []redisq.Lease{lease})
 				require.NoError(t, err)
@@ -163,7 +170,7 @@ func TestAJobThatWasDeliveredAMomentAgoIsNoQuestionToTheStore(t *testing.T) {
 // A worker takes a dead letter out of the DLQ a moment after another has made it one.
 func TestAJobThatWasDeclaredDeadAMomentAgoIsTakenOutOfTheDLQ(t *testing.T) {
 	p, _, lease := witnessed(t)
-	require.NoError(t, p.to("DEAD", lease.Token).finish(t.Context()))
+	require.NoError(t, p.reports(t, "DEAD", lease.Token))
 	_, err := p.queue.AckLeases(t.Context(), portionConsumer.No, []redisq.Lease{lease})
 	require.NoError(t, err)
 	again, err := p.takes(t)

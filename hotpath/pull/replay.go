@@ -50,26 +50,33 @@ func (p *Puller) ofLease(k *durable.Consumer, lease string) (*durable.Consumer, 
 	return g, token, nil
 }
 
-// generation returns the generation of the consumer that a request for one of its jobs means.
-func (p *Puller) generation(ctx context.Context, k *durable.Consumer, id ident.ID, lease string) (*durable.Consumer,
-	string, error) {
-	if lease != "" {
-		return p.ofLease(k, lease)
-	}
+// generation returns the generation of the consumer that a request without a lease for one of its jobs
+// means.
+func (p *Puller) generation(ctx context.Context, k *durable.Consumer, id ident.ID) (*durable.Consumer, error) {
 	g := p.catalogue.ReplayOf(k.No)
 	if g == nil {
-		return k, "", nil
+		return k, nil
 	}
-	for _, of := range []*durable.Consumer{k, g} {
-		standing, err := p.probes.Ask(ctx, of.No, id)
-		if err != nil {
-			return nil, "", err
-		}
-		if standing.State != redisq.Missing {
-			return of, "", nil
-		}
+	replayed, err := p.replayed(ctx, k, g, []ident.ID{id})
+	if err != nil || !replayed[0] {
+		return k, err
 	}
-	return k, "", nil
+	return g, nil
+}
+
+// replayed reports which jobs Redis has in the replay g alone.
+func (p *Puller) replayed(ctx context.Context, k, g *durable.Consumer, ids []ident.ID) ([]bool, error) {
+	out := make([]bool, len(ids))
+	live, err := p.probe(ctx, k.No, ids)
+	missing := func(q redisq.Standing) bool { return q.State == redisq.Missing }
+	if err != nil || !slices.ContainsFunc(live, missing) {
+		return out, err
+	}
+	repeated, err := p.probe(ctx, g.No, ids)
+	for i := range repeated {
+		out[i] = missing(live[i]) && !missing(repeated[i])
+	}
+	return out, err
 }
 
 // limitsOf returns the limits of the leases of a generation.
@@ -100,6 +107,13 @@ func (p *Puller) claimAny(ctx context.Context, k *durable.Consumer, q claimReque
 	return got, err
 }
 
+// make makes the transitions.
+func (u *updating) make(ctx context.Context) {
+	if !u.runReplayed(ctx) {
+		u.run(ctx)
+	}
+}
+
 // runReplayed is run where some entries may be about jobs of a replay: it runs those of each
 // generation for themselves. It reports false, and does nothing, where all are of the consumer.
 func (u *updating) runReplayed(ctx context.Context) bool {
@@ -125,9 +139,10 @@ func (u *updating) runReplayed(ctx context.Context) bool {
 		part.ids, part.errs = make([]ident.ID, len(places)), make([]error, len(places))
 		part.run(ctx)
 		for n, i := range places {
-			u.errs[i] = part.errs[n]
+			u.errs[i], u.ids[i] = part.errs[n], part.ids[n]
 		}
 	}
+	u.of = of
 	return true
 }
 
@@ -149,20 +164,13 @@ func (u *updating) generations(ctx context.Context, g *durable.Consumer) ([]*dur
 	if len(ids) == 0 {
 		return of, nil
 	}
-	live, err := u.p.queue.Probe(ctx, u.k.No, ids)
-	if err != nil {
-		return nil, err
-	}
-	repeated, err := u.p.queue.Probe(ctx, g.No, ids)
-	if err != nil {
-		return nil, err
-	}
+	replayed, err := u.p.replayed(ctx, u.k, g, ids)
 	for n, i := range asked {
-		if live[n].State == redisq.Missing && repeated[n].State != redisq.Missing {
+		if replayed[n] {
 			of[i] = g
 		}
 	}
-	return of, nil
+	return of, err
 }
 
 func indexes(n int) []int {

@@ -112,7 +112,7 @@ func (m *move) exchange(attempt int, atMs int64) *durable.Exchange {
 	}
 	d := exchange.Delivery{Consumer: m.k, Policy: m.p.policies.Of(m.k.Policy), ID: m.id, Producer: true, Attempt: attempt,
 		AtMs: atMs}
-	if s := m.t.all.said; s != nil {
+	if s := m.e.said; s != nil {
 		return d.Responded(s.body, s.headers)
 	}
 	return d.Awaited()
@@ -121,7 +121,7 @@ func (m *move) exchange(attempt int, atMs int64) *durable.Exchange {
 // post stores the response that comes with a repeated report, unless the message has one: the report
 // that ended the job brought none along, or the answer to it was lost.
 func (m *move) post(ctx context.Context) error {
-	if m.t.all.said == nil {
+	if m.e.said == nil {
 		return nil
 	}
 	err := m.p.store.PostExchange(ctx, *m.exchange(0, m.p.nowMs()))

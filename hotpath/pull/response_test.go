@@ -34,10 +34,15 @@ func (leasedQueue) Probe(_ context.Context, _ uint32, ids []ident.ID) ([]redisq.
 // A slowOutcomes keeps the outcomes that it is to store.
 type slowOutcomes struct {
 	Outcomes
-	all []outcome.Result
+	all   []outcome.Result
+	added func() // may be nil
 }
 
-func (o *slowOutcomes) Add(r outcome.Result) { o.all = append(o.all, r) }
+func (o *slowOutcomes) Add(r outcome.Result) {
+	if o.all = append(o.all, r); o.added != nil {
+		o.added()
+	}
+}
 
 // responding returns the pull routes with a consumer that has responses on.
 func responding(t *testing.T, room *exchange.Room) (*Puller, *slowOutcomes, *catalogue.Channel, *durable.Consumer) {
@@ -86,7 +91,7 @@ func TestResponsesOfReportsTakeRoomUntilTheyAreStored(t *testing.T) {
 	}
 	full := taken()
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
+	stored.added = cancel // nothing is stored
 	answer := func(k *durable.Consumer) error {
 		updates, err := parseUpdates([]byte(`{"Updates":[` + report(1, `,"Response":"12345"`) + `]}`))
 		require.NoError(t, err)

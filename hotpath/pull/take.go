@@ -15,13 +15,13 @@ import (
 // take calls inFlight and refuses the lease if its time is already over. That happens if this
 // process was paused: another worker may have claimed and finished the job.
 func (m *move) take(ctx context.Context) (redisq.Lease, error) {
-	if m.t.all.Timeout > 0 { // it is of a renewal, which has a lease
+	if m.e.Timeout > 0 { // it is of a renewal, which has a lease
 		return redisq.Lease{}, errNeedLease
 	}
 	if m.p.held(m.k.No) {
 		return redisq.Lease{}, m.inFlightHeld(ctx)
 	}
-	over := time.Now().Add(m.p.visibility(m.k) + m.t.extra)
+	over := time.Now().Add(m.p.leaseFor(m.k, &m.e))
 	lease, err := m.inFlight(ctx, 0)
 	if err == nil && lease.Token != "" && !time.Now().Before(over) {
 		return redisq.Lease{}, errLeaseOver
@@ -56,7 +56,7 @@ func (m *move) inFlight(ctx context.Context, round int) (redisq.Lease, error) {
 			return m.inFlight(ctx, round+1)
 		}
 	}
-	if m.t.extra != 0 {
+	if m.e.IncrementalTimeout != 0 {
 		return lease, errTimeout
 	}
 	return lease, nil
@@ -96,7 +96,7 @@ func (m *move) putBack(ctx context.Context, round int) (lease redisq.Lease, err 
 	switch {
 	case lease.Token != "": // another worker may have leased and ended it since the store was asked
 		return m.claimed(ctx, lease)
-	case before.State == redisq.Leased && m.t.extra != 0:
+	case before.State == redisq.Leased && m.e.IncrementalTimeout != 0:
 		return lease, errTimeout
 	}
 	return lease, nil
@@ -136,23 +136,19 @@ func (m *move) claimed(ctx context.Context, lease redisq.Lease) (redisq.Lease, e
 	if err := p.verifier.One(ctx, m.k, &c); err != nil {
 		return redisq.Lease{}, err // the lease expires
 	}
-	if c.Verdict == verify.Expired {
-		if err := p.outcomes.Store(ctx, outcome.Result{Outcome: c.Death(m.k, &lease, p.nowMs()), Lease: lease}); err != nil {
-			return redisq.Lease{}, err
-		}
-		p.expired(m.id)
-		return redisq.Lease{}, errTransition // it is DEAD: the next claim of it takes it out of the DLQ
+	if c.Verdict == verify.Deliver {
+		p.recent.leased(m.k.No, m.id, lease.Token)
+		return lease, nil
 	}
-	if c.Verdict.SetAside() {
-		p.order.SetAside(ctx, m.k, []verify.Candidate{c}, []redisq.Lease{lease})
+	ended, err := p.settler().Settle(ctx, m.k, []verify.Candidate{c}, []redisq.Lease{lease},
+		func(r outcome.Result) error { return p.outcomes.Store(ctx, r) })
+	switch {
+	case err != nil:
+		return redisq.Lease{}, err
+	case ended > 0: // Redis no longer has the job: the store decides
+		return m.inFlight(ctx, 1)
+	case c.Verdict.SetAside():
 		return redisq.Lease{}, errBlocked
 	}
-	if c.Verdict.Ends() {
-		if _, err := p.queue.AckLeases(ctx, m.k.No, []redisq.Lease{lease}); err != nil {
-			return redisq.Lease{}, err
-		}
-		return m.inFlight(ctx, 1) // Redis no longer has the job: the store decides
-	}
-	p.recent.leased(m.k.No, m.id, lease.Token)
-	return lease, nil
+	return redisq.Lease{}, errTransition // it is DEAD: the next claim of it takes it out of the DLQ
 }

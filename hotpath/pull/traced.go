@@ -5,7 +5,6 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/feature/tracing"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/problem"
@@ -30,36 +29,25 @@ func (m *move) traceClaim(lease redisq.Lease, begun time.Time) {
 // settled records what the entries of a batch update report.
 func (u *updating) settled(rc *fasthttp.RequestCtx, begun time.Time) {
 	for i, e := range u.updates {
-		switch {
-		case u.ids[i] == (ident.ID{}): // it names no job
-		case e.NextState == "DELIVERED", e.NextState == "DEAD", e.NextState == "QUEUED":
-			failed := e.NextState == "DEAD" || e.NextState == "QUEUED" && e.Failed
-			u.p.traceSettled(rc, u.k, settling{u.ids[i], e.NextState, failed, begun}, u.errs[i])
+		if u.ids[i] == (ident.ID{}) || e.NextState != "DELIVERED" && e.NextState != "DEAD" && e.NextState != "QUEUED" {
+			continue // it names no job, or reports nothing
 		}
+		k := u.k
+		if u.of != nil {
+			k = u.of[i]
+		}
+		failed := u.errs[i] == nil && (e.NextState == "DEAD" || e.Failed)
+		span := u.p.traces.Settle(k, u.ids[i], rc.Request.Header.Peek(tracing.ParentHeader), failed, begun)
+		if span == nil {
+			continue
+		}
+		span.Settled(e.NextState)
+		kind := ""
+		if u.errs[i] != nil {
+			kind = problem.FromChange(u.errs[i]).Code
+		} else if failed {
+			kind = "reported_failed"
+		}
+		span.End(kind)
 	}
-}
-
-// A settling is the report of a worker about a job.
-type settling struct {
-	id     ident.ID
-	state  string
-	failed bool // it says that an attempt failed
-	begun  time.Time
-}
-
-// traceSettled records the report of a worker about a job. err is its answer; nil: it was taken.
-func (p *Puller) traceSettled(rc *fasthttp.RequestCtx, k *durable.Consumer, s settling, err error) {
-	failed := s.failed && err == nil
-	span := p.traces.Settle(k, s.id, rc.Request.Header.Peek(tracing.ParentHeader), failed, s.begun)
-	if span == nil {
-		return
-	}
-	span.Settled(s.state)
-	kind := ""
-	if err != nil {
-		kind = problem.FromChange(err).Code
-	} else if failed {
-		kind = "reported_failed"
-	}
-	span.End(kind)
 }

@@ -72,79 +72,48 @@ func (p *Puller) moveJob(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *dura
 	if pos != k.Position {
 		return state, p.foreign(ctx, ch, id, pos)
 	}
-	t, err := parseTransition(rc.Request.Body())
+	e, err := parseTransition(rc.Request.Body())
 	if err != nil {
 		return state, err
 	}
-	presented, err := presentedLease(rc, &t)
-	if err != nil {
-		return t.next, err
+	state, e.ID = e.NextState, jobID
+	if err = e.takeLease(rc); err != nil {
+		return state, err
 	}
-	from := p.contact(rc, k.No, t.contact(presented))
-	if e, ok := t.entry(jobID, presented); ok {
-		return t.next, p.moveEntry(ctx, rc, ch, k, e)
+	from := p.contact(rc, k.No, e.contact())
+	if e.Lease != "" || state == "DELIVERED" || state == "DEAD" {
+		return state, p.moveEntry(ctx, rc, ch, k, e)
 	}
-	m := move{p: p, ch: ch, id: id, t: t, worker: from.Holder()}
-	if m.k, m.token, err = p.generation(ctx, k, id, presented); err != nil {
-		return t.next, err
+	m := move{p: p, ch: ch, id: id, e: e, worker: from.Holder()}
+	if m.k, err = p.generation(ctx, k, id); err != nil {
+		return state, err
+	}
+	if state == "QUEUED" {
+		return state, m.queued(ctx)
 	}
 	begun := time.Now()
-	switch t.next {
-	case "INFLIGHT":
-		deadline := begun.Add(p.visibility(m.k) + t.extra)
-		lease, err := m.take(ctx)
-		if err == nil {
-			answerInFlight(rc, m.k, lease, deadline)
-			if lease.Token != "" {
-				m.p.book.add(m.k.No, bookedLease{lease, m.p.nowMs(), deadline})
-				if p.traces != nil {
-					m.traceClaim(lease, begun)
-				}
+	deadline := begun.Add(p.leaseFor(m.k, &e))
+	lease, err := m.take(ctx)
+	if err == nil {
+		answerInFlight(rc, m.k, lease, deadline)
+		if lease.Token != "" {
+			p.book.add(m.k.No, bookedLease{lease, p.nowMs(), deadline})
+			if p.traces != nil {
+				m.traceClaim(lease, begun)
 			}
 		}
-		return t.next, err
-	case "QUEUED":
-		return t.next, m.queued(ctx)
-	default:
-		err := m.finish(ctx)
-		if p.traces != nil {
-			p.traceSettled(rc, m.k, settling{m.id, t.next, t.next == "DEAD", begun}, err)
-		}
-		return t.next, err
 	}
+	return state, err
 }
 
 // A move is one transition under way.
 type move struct {
-	p     *Puller
-	ch    *catalogue.Channel
-	k     *durable.Consumer
-	id    ident.ID
-	t     transition
-	token string // presented by the client, may be empty
-	// worker is who asks, as redisq.Lease has it
-	worker string
-}
-
-// finish moves an in-flight job to DELIVERED or DEAD.
-func (m *move) finish(ctx context.Context) error {
-	standing, err := m.p.probes.Ask(ctx, m.k.No, m.id)
-	if err != nil {
-		return err
-	}
-	r, accept, err := m.outcome(ctx, standing)
-	if err != nil || !accept {
-		return err
-	}
-	if err := m.p.outcomes.Store(ctx, r); err != nil {
-		return err
-	}
-	m.p.verifier.Cache.Done(m.id)
-	m.p.book.remove(m.k.No, m.id)
-	if r.Outcome.Kind == durable.OutcomeDelivered {
-		m.p.recent.delivered(m.k.No, m.id)
-	}
-	return nil
+	p      *Puller
+	ch     *catalogue.Channel
+	k      *durable.Consumer // the generation that the job is of
+	id     ident.ID
+	e      update // what is asked for
+	worker string // who asks, as redisq.Lease has it
 }
 
 // outcome decides on a request for DELIVERED or DEAD of a job with the standing q in Redis. accept
@@ -158,7 +127,7 @@ func (m *move) outcome(ctx context.Context, q redisq.Standing) (r outcome.Result
 			}
 			return r, false, err
 		}
-	} else if m.token != "" && m.token != q.Token {
+	} else if m.e.Lease != "" && m.e.Lease != q.Token {
 		return r, false, errLeaseLost
 	} else {
 		r.Lease, r.ExtendBy = redisq.Lease{ID: m.id, Token: q.Token}, m.p.extension(m.k, q)
@@ -168,11 +137,11 @@ func (m *move) outcome(ctx context.Context, q redisq.Standing) (r outcome.Result
 		Attempts: max(q.Attempts, 1), AtMs: m.p.nowMs(), Worker: q.Worker,
 		Tracked: q.Attempts != 1 || q.Flags != 0,
 	}
-	if m.t.next != "DEAD" {
+	if m.e.NextState != "DEAD" {
 		out.Exchange = m.exchange(out.Attempts, out.AtMs)
 	} else {
 		out.Kind, out.Reason = durable.OutcomeDead, durable.ByConsumer
-		m.t.all.tell(&out, "declared dead by the consumer")
+		m.e.tell(&out, "declared dead by the consumer")
 		m.p.metrics.Died(out.Reason, 1)
 	}
 	r.Outcome = out
@@ -195,12 +164,12 @@ func (m *move) finishUnleased(ctx context.Context, q redisq.Standing) (accept bo
 	}
 	switch s.Status {
 	case durable.Delivered:
-		if m.t.next != "DELIVERED" {
+		if m.e.NextState != "DELIVERED" {
 			return false, errTransition
 		}
 		return false, nil
 	case durable.Dead:
-		if m.t.next != "DEAD" {
+		if m.e.NextState != "DEAD" {
 			return false, errTransition
 		}
 		return false, nil
@@ -227,7 +196,7 @@ func (m *move) finishUnleased(ctx context.Context, q redisq.Standing) (accept bo
 // unleased returns the refusal for a queued job. A client that sent a lease token gets
 // errLeaseLost.
 func (m *move) unleased() error {
-	if m.token != "" {
+	if m.e.Lease != "" {
 		return errLeaseLost
 	}
 	return errTransition

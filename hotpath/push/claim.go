@@ -131,14 +131,7 @@ func (d *Dispatcher) free(n int) {
 
 // release gives unsent leases back to Redis. The jobs keep their place and their attempt count.
 func (d *Dispatcher) release(l *lane, leases []redisq.Lease) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	d.metrics.Released.Add(float64(len(leases)))
-	err := guard.Do("release of leases", func() error {
-		_, err := d.queue.Release(ctx, l.no, leases)
-		return err
-	})
-	if err != nil {
+	if err := d.settler().GiveBack(l.no, leases); err != nil {
 		d.log.Debug("unsent jobs could not be given back; their leases will end", "error", err)
 	}
 }

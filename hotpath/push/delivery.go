@@ -219,7 +219,7 @@ func (v *delivery) sendable(begun time.Time, p *policy.Policy, seen *durable.Con
 		out := durable.Expiration(v.consumer.No, v.msg.ID, v.msg.Priority, v.lease.Attempt-1, d.nowMs())
 		v.last = true
 		d.outcomes.Add(outcome.Result{Outcome: out, Lease: v.lease, Sink: v})
-		d.expired(v.msg.ID)
+		d.settler().Expired(v.msg.ID)
 		d.returnProbe(v)
 		return false
 	}

@@ -46,7 +46,7 @@ type Dispatcher struct {
 	catalogue *catalogue.Catalogue
 	client    Deliverer
 	verifier  *verify.Verifier
-	order     Order
+	order     verify.Order
 	outcomes  Outcomes
 	pace      Pace
 	balancer  Balancer

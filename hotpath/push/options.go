@@ -55,11 +55,6 @@ type States interface {
 	Probed(ctx context.Context, seen *durable.Consumer, delivered bool, reason string) error
 }
 
-// An Order takes the jobs that wait for an earlier message of their key: an order.Keeper.
-type Order interface {
-	SetAside(ctx context.Context, k *durable.Consumer, cs []verify.Candidate, leases []redisq.Lease)
-}
-
 // Settings are the settings of push delivery.
 type Settings struct {
 	Policies    *policy.Book  // timeout, attempts, backoff, meaning of answers
@@ -93,7 +88,7 @@ type Options struct {
 	Catalogue *catalogue.Catalogue
 	Deliverer Deliverer
 	Verifier  *verify.Verifier
-	Order     Order // of ordered consumers; may be nil where there are none
+	Order     verify.Order // of ordered consumers; may be nil where there are none
 	Outcomes  Outcomes
 	Pace      Pace
 	States    States

@@ -7,7 +7,6 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/hotpath/outcome"
 	"github.com/penstock-broker/penstock/hotpath/verify"
-	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/tool/failpoint"
 	"github.com/penstock-broker/penstock/internal/tool/guard"
 	"github.com/penstock-broker/penstock/redisq"
@@ -50,68 +49,66 @@ func (d *Dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, c
 		return 0
 	}
 	d.metrics.Verified.Add(float64(len(c.leases)))
-	over, rest, err := d.send(ctx, l, k, c)
+	cs, sent, rest, err := d.send(ctx, l, k, c)
 	if err != nil {
 		d.giveUp(ctx, l, c.leases, err)
 		return 0
 	}
+	d.unreserve(l, len(c.leases)-sent)
 	if left = len(rest); left > 0 {
-		d.unreserve(l, left)
 		d.release(l, rest)
 		l.leftMore(true, true)
 		if !l.short.Load() {
 			d.Wake(l.no) // the next claim may have room for them
 		}
 	}
-	if len(over) > 0 {
-		d.unreserve(l, len(over))
-		err := guard.Do("ack of jobs that are over", func() error {
-			_, err := d.queue.AckLeases(ctx, k.No, over)
-			return err
-		})
-		if err != nil {
-			d.log.Debug("jobs that are over stay in Redis until their leases end", "error", err)
-		}
-		d.leaseEnded(l)
+	if sent+left < len(c.leases) {
+		d.settle(ctx, l, k, cs, c.leases)
 	}
 	return left
 }
 
-// send begins the deliveries of the leases that are to be delivered. It returns the leases of
-// jobs that are over, and the leases whose payloads have no room. After an error no delivery has begun.
-func (d *Dispatcher) send(ctx context.Context, l *lane, k *durable.Consumer, of claimed) (over, rest []redisq.Lease,
-	err error) {
+// settle ends the leases of the jobs that no consumer gets.
+func (d *Dispatcher) settle(ctx context.Context, l *lane, k *durable.Consumer, cs []verify.Candidate,
+	leases []redisq.Lease) {
+	ended := 0
+	err := guard.Do("ack of jobs that are over", func() (err error) {
+		ended, err = d.settler().Settle(ctx, k, cs, leases, func(r outcome.Result) error {
+			r.Haste, r.Sink = l.haste(), unsent{d, l}
+			d.outcomes.Add(r)
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		d.log.Debug("jobs that are over stay in Redis until their leases end", "error", err)
+	}
+	if ended > 0 {
+		d.leaseEnded(l)
+	}
+}
+
+func (d *Dispatcher) settler() verify.Settler {
+	return verify.Settler{Verifier: d.verifier, Queue: d.queue, Order: d.order, Metrics: d.metrics}
+}
+
+// send begins the deliveries of the leases that are to be delivered, sent of them. cs has the
+// candidates of all leases, rest those whose payloads have no room. After an error no delivery has begun.
+func (d *Dispatcher) send(ctx context.Context, l *lane, k *durable.Consumer, of claimed) (cs []verify.Candidate,
+	sent int, rest []redisq.Lease, err error) {
 	select {
 	case d.loading <- struct{}{}: // held until the loaded payloads are counted
 		defer func() { <-d.loading }()
 	case <-ctx.Done():
-		return nil, nil, ctx.Err()
+		return nil, 0, nil, ctx.Err()
 	}
-	leases := of.leases
-	cs, n, mine, err := d.check(ctx, l, k, of)
+	cs, n, err := d.check(ctx, l, k, of)
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, nil, err
 	}
-	aside := 0
-	for i, lease := range leases {
+	for i, lease := range of.leases {
 		c := &cs[i]
-		if mine != nil && !mine[i] {
-			d.unreserve(l, 1)
-			continue
-		}
-		if c.Verdict.SetAside() {
-			aside++
-			continue
-		}
-		if c.Verdict.Ends() {
-			over = append(over, lease)
-			continue
-		}
-		if c.Verdict == verify.Expired {
-			d.unreserve(l, 1)
-			d.outcomes.Add(outcome.Result{Outcome: c.Death(k, &lease, d.nowMs()), Lease: lease, Haste: l.haste(),
-				Sink: unsent{d, l}})
-			d.expired(c.ID)
+		if c.Verdict != verify.Deliver && c.Verdict != verify.Undecided {
 			continue
 		}
 		var msg *durable.Message
@@ -129,20 +126,18 @@ func (d *Dispatcher) send(ctx context.Context, l *lane, k *durable.Consumer, of 
 		d.deliver(&delivery{d: d, lane: l, consumer: k, msg: msg, lease: lease, granted: lease.Granted, at: of.at,
 			tracked: tracked, leasesLost: c.State.LeasesLost, redrivenMs: c.State.RedrivenMs, expiry: c.Expiry,
 			probe: l.takeProbe()})
+		sent++
 	}
-	if aside > 0 {
-		d.unreserve(l, aside)
-		d.order.SetAside(ctx, k, cs, leases)
-	}
-	return over, rest, nil
+	return cs, sent, rest, nil
 }
 
 // check asks the store about the jobs of leases; see verify.Verifier.Verify for n. Where Redis may have
 // lost the leases meanwhile, check restores them and asks again, because another broker may have got
-// and ended the jobs. mine then says which leases this broker has; nil: all. No other restoration
-// knows these leases, because they are in flight only when their deliveries begin.
-func (d *Dispatcher) check(ctx context.Context, l *lane, k *durable.Consumer, of claimed) (cs []verify.Candidate, n int,
-	mine []bool, err error) {
+// and ended the jobs. No other restoration knows these leases, because they are in flight only when
+// their deliveries begin.
+func (d *Dispatcher) check(ctx context.Context, l *lane, k *durable.Consumer, of claimed) (cs []verify.Candidate,
+	n int, err error) {
+	var mine []bool // nil: all
 	for {
 		cs = verify.Leased(of.leases)
 		err = guard.Do("check of claimed jobs", func() (err error) {
@@ -151,7 +146,12 @@ func (d *Dispatcher) check(ctx context.Context, l *lane, k *durable.Consumer, of
 		})
 		suspected := l.suspected.Load()
 		if err != nil || suspected == of.suspected {
-			return cs, n, mine, err
+			for i := range mine {
+				if !mine[i] {
+					cs[i].Verdict = verify.Lost
+				}
+			}
+			return cs, n, err
 		}
 		of.suspected = suspected
 		err = guard.Do("return of leases", func() (err error) {
@@ -161,15 +161,9 @@ func (d *Dispatcher) check(ctx context.Context, l *lane, k *durable.Consumer, of
 			return err
 		})
 		if err != nil {
-			return nil, 0, nil, err
+			return nil, 0, err
 		}
 	}
-}
-
-// expired counts a job that was not sent because it was too old.
-func (d *Dispatcher) expired(id ident.ID) {
-	d.metrics.Died(durable.Expired, 1)
-	d.verifier.Cache.Done(id)
 }
 
 // giveUp gives back leases that could not be verified. No attempt is charged, because the failure

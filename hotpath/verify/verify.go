@@ -1,5 +1,6 @@
-// Package verify decides whether a job that Redis holds is still to be delivered. All push and pull
-// routes, single and batch, use it. Each reason not to deliver a job is one branch of decide.
+// Package verify decides whether a job that Redis holds is still to be delivered, and ends the lease of
+// a claimed job that is not (settle.go). All push and pull routes, single and batch, use it. Each reason
+// not to deliver a job is one branch of decide.
 //
 // The fresh rule: a claimed job is delivered without a read of the store only if this process put
 // it into Redis and received the reply, this is the job's first attempt, and Redis has lost nothing
@@ -46,6 +47,8 @@ const (
 	Blocked
 	// DeadKey makes the job a dead letter: the message before it in its ordering key is one.
 	DeadKey
+	// Lost: another broker has got the job meanwhile. The verifier does not know; its caller may.
+	Lost
 )
 
 // Ends reports whether the caller must remove the job from Redis.
