@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -117,4 +118,22 @@ func TestABodyCountsAsThatOfWhoeverWasAdmitted(t *testing.T) {
 		require.True(t, served, "%s: %s", name, rc.Response.Body())
 		require.Zero(t, w.api.o.Bodies.Taken(), name)
 	}
+}
+
+// Failed logins, from however many addresses, close the dashboard to nobody else.
+func TestFailedLoginsOfManyAddressesLeaveRoomForOthers(t *testing.T) {
+	trusted, err := forwarded.Parse([]string{"127.0.0.0/8"})
+	require.NoError(t, err)
+	w := hiding(t, func(o *ui.Options) { o.Client = trusted.Client })
+	login := func(from, token string) reply {
+		return w.do("POST", "/ui/login", "token="+token, formHeader, "X-Forwarded-For: "+from)
+	}
+	for i := range 40 {
+		from := fmt.Sprintf("192.0.2.%d", i)
+		for range 10 {
+			login(from, "wrong").is(403)
+		}
+		login(from, adminToken).is(429)
+	}
+	login("198.51.100.1", adminToken).is(303)
 }
