@@ -94,7 +94,8 @@ var tokenTests = map[string]func(*testing.T, *fixture){
 		}
 		_, err = f.DeleteConsumer(f.ctx, "cc", durable.Put{ID: "k"})
 		require.NoError(t, err)
-		requireScopes("a channel:cc", "b channel:c dlq group:g", "c consumer:cc/kk", "d group:g", "e group:gg management:read")
+		requireScopes("a channel:cc", "b channel:c dlq group:g", "c consumer:cc/kk", "d group:g",
+			"e group:gg management:read")
 		_, err = f.DeleteGroup(f.ctx, durable.Put{ID: "g"})
 		require.NoError(t, err)
 		requireScopes("a channel:cc", "b channel:c dlq", "c consumer:cc/kk", "e group:gg management:read")
