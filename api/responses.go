@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/tool/answer"
 	"github.com/penstock-broker/penstock/internal/tool/quantity"
 	"github.com/penstock-broker/penstock/internal/tool/request"
+	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 // maxPosted is the largest body that a receiver may post. What is above responseMaxBytes of it is
@@ -211,6 +212,7 @@ func (a *API) admitReceiver(ctx context.Context, rc *fasthttp.RequestCtx) error 
 	}
 	st, err := a.o.Catalogue.AdmitConsumer(request.Of(rc), param(rc, "channel"), channelToken, id, token)
 	if err == nil {
+		answer.SetKey(rc, share.Consumer(st.Consumer.No))
 		rc.SetUserValue(standingKey, &st)
 	}
 	return err

@@ -13,8 +13,10 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/sqs"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/answer"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
 	"github.com/penstock-broker/penstock/internal/tool/request"
+	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 // An Access is the kind of token that a route requires; the package comment has the rules.
@@ -375,6 +377,7 @@ func (a *API) handler(route Route) fasthttp.RequestHandler {
 	if route.own != nil {
 		return func(rc *fasthttp.RequestCtx) {
 			rc.SetUserValue(routeKey, &route)
+			answer.SetKey(rc, share.Address(a.client(rc))) // until somebody is admitted
 			err := decodePathIDs(rc, params)
 			if err == nil {
 				err = route.own(a, rc)
@@ -386,13 +389,14 @@ func (a *API) handler(route Route) fasthttp.RequestHandler {
 	}
 	return func(rc *fasthttp.RequestCtx) {
 		rc.SetUserValue(routeKey, &route)
+		answer.SetKey(rc, share.Address(a.client(rc))) // until somebody is admitted
 		err := decodePathIDs(rc, params)
 		if err == nil {
 			err = within(rc, func(ctx context.Context) error { return a.admit(ctx, rc, route.Access) })
 		}
 		if err == nil {
 			var loaded intake.Loaded
-			loaded, err = body.Load(rc, a.manager(rc))
+			loaded, err = body.Load(rc, answer.KeyOf(rc))
 			defer body.Drop(rc, loaded)
 		}
 		if err == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/model/scope"
 	"github.com/penstock-broker/penstock/internal/tool/answer"
+	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 // API tokens open routes by their scopes. The table of routes says of each what kind of access it needs; demandOf
@@ -116,7 +117,7 @@ func (a *API) admitGrant(ctx context.Context, rc *fasthttp.RequestCtx, access Ac
 	}
 	rc.SetUserValue(scopedKey, g)
 	rc.SetUserValue(accessKey, access)
-	answer.SetKey(rc, a.manager(rc))
+	answer.SetKey(rc, share.Token(g.Who()))
 	return nil
 }
 

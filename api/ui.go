@@ -17,7 +17,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/jobs"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/answer"
-	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 // The dashboard shows what the routes of the API answer. Package ui makes the pages, and asks here.
@@ -39,7 +38,10 @@ func dashboard(page string) func(*API, context.Context, *fasthttp.RequestCtx) er
 		byOpen := !byAdmin && a.o.OpenManagement && a.checkOpen(rc) == nil
 		open := byAdmin || byOpen
 		var held *answer.Body
-		from := pages{a, a.manager(rc), &held, rc, byOpen}
+		if byOpen {
+			answer.SetKey(rc, a.manager(rc))
+		}
+		from := pages{a, &held, rc, byOpen}
 		send := func(payload []byte) {
 			held.Send(rc, answer.Text{B: payload})
 			held = nil
@@ -61,7 +63,6 @@ func isForPage(ctx context.Context) bool { return ctx.Value(forPage{}) != nil }
 // pages answers what pages show: it is their ui.Source.
 type pages struct {
 	*API
-	key  share.Key     // whose memory a payload is
 	held **answer.Body // the memory of a payload, until the page is made
 
 	rc     *fasthttp.RequestCtx // the request for the page

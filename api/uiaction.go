@@ -10,6 +10,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/answer"
+	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 // Do sends a request to a route of the API in this process, with the connection and the request ID of the request
@@ -117,4 +119,5 @@ func (p pages) Act(id string) {
 		g = new(catalogue.Grant) // it has just ended, and opens nothing
 	}
 	p.rc.SetUserValue(loginKey, g)
+	answer.SetKey(p.rc, share.Token(g.Who()))
 }

@@ -134,7 +134,7 @@ func (p pages) wholeMessage(ctx context.Context, ch *catalogue.Channel, id strin
 // viewPage is what a page shows of a message alone. The memory of its payload counts as that of an answer, until
 // the page is made.
 func (p pages) viewPage(ch *catalogue.Channel, stored *durable.Message) (m ui.Message, err error) {
-	if *p.held, err = answer.Open(p.o.Answers, p.key, len(stored.Payload)); err != nil {
+	if *p.held, err = answer.Open(p.o.Answers, answer.KeyOf(p.rc), len(stored.Payload)); err != nil {
 		return m, err
 	}
 	view := viewMessage(stored, "", nil)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/penstock-broker/penstock/internal/model/auditlog"
@@ -85,6 +87,11 @@ DELETE FROM api_tokens
 WHERE expires_ms > 0
   AND expires_ms < ?`
 
+	updateTokenScopes = `
+UPDATE api_tokens
+SET scopes = ?
+WHERE id = ?`
+
 	updateTokenUsed = `
 UPDATE api_tokens
 SET used_ms = ?
@@ -132,6 +139,36 @@ func (s *Store) DeleteAPIToken(ctx context.Context, id string) error {
 		}
 		return exec(ctx, c.tx, s.dialect.sql(raiseSetting), []byte(changedTokens), c.version)
 	})
+}
+
+// endScopes takes the scopes of a deleted resource from all API tokens: one that is created under its ID is not meant.
+// A token without another scope is deleted.
+func (s *Store) endScopes(ctx context.Context, c change, ends func(word string) bool) error {
+	all, err := selectAll[APIToken](ctx, c.tx, selectTokens, []byte{}, MaxAPITokens)
+	if err != nil {
+		return err
+	}
+	changed := false
+	for _, t := range all {
+		words := strings.Fields(t.Scopes)
+		left := slices.DeleteFunc(slices.Clone(words), ends)
+		switch {
+		case len(left) == len(words):
+			continue
+		case len(left) == 0:
+			err = exec(ctx, c.tx, deleteToken, []byte(t.ID))
+		default:
+			err = exec(ctx, c.tx, updateTokenScopes, []byte(strings.Join(left, " ")), []byte(t.ID))
+		}
+		if err != nil {
+			return err
+		}
+		changed = true
+	}
+	if !changed {
+		return nil
+	}
+	return exec(ctx, c.tx, s.dialect.sql(raiseSetting), []byte(changedTokens), c.version)
 }
 
 // APITokens returns up to limit API tokens, by ID, from one on.

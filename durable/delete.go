@@ -3,6 +3,7 @@ package durable
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/penstock-broker/penstock/internal/model/auditlog"
 )
@@ -60,6 +61,10 @@ func (s *Store) DeleteConsumer(ctx context.Context, channelID string, p Put) (ou
 			return err
 		}
 		auditlog.Note(ctx, out, nil)
+		scope := "consumer:" + channelID + "/" + p.ID
+		if err := s.endScopes(ctx, c, func(word string) bool { return word == scope }); err != nil {
+			return err
+		}
 		return c.endConsumer(ctx, &out)
 	})
 	if err != nil {
@@ -91,6 +96,11 @@ func (s *Store) DeleteChannel(ctx context.Context, p Put) (out Channel, err erro
 			return err
 		}
 		if err := exec(ctx, c.tx, deleteSQSKeys, out.No); err != nil {
+			return err
+		}
+		if err := s.endScopes(ctx, c, func(word string) bool {
+			return word == "channel:"+p.ID || strings.HasPrefix(word, "consumer:"+p.ID+"/")
+		}); err != nil {
 			return err
 		}
 		out.Paused, out.Deleted, out.Version = true, true, c.version

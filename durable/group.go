@@ -277,6 +277,9 @@ func (s *Store) DeleteGroup(ctx context.Context, p Put) (out Group, err error) {
 			return ErrHasChannels
 		}
 		auditlog.Note(ctx, out, nil)
+		if err := s.endScopes(ctx, c, func(word string) bool { return word == "group:"+p.ID }); err != nil {
+			return err
+		}
 		out.Deleted, out.Version = true, c.version
 		return exec(ctx, c.tx, deleteGroup, c.version, out.No)
 	})

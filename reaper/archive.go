@@ -183,6 +183,7 @@ func (p *purger) noteArchive(ctx context.Context, ch *catalogue.Channel, message
 	alert := durable.Alert{Event: durable.ArchiveFailing, ConsumerNo: ch.No, AtMs: p.Cluster.PastMs()}
 	switch {
 	case errors.As(failure, &errArchive{}) && ctx.Err() == nil:
+		p.refused[ch.No] = true
 		p.archiveFailing.Set(1)
 		alert.Reason = "messages past their retention stay in the store, because the archive does not take them: " +
 			failure.Error()
@@ -192,7 +193,9 @@ func (p *purger) noteArchive(ctx context.Context, ch *catalogue.Channel, message
 		}
 		p.unsaid[ch.No] = true
 	case failure == nil && messages > 0:
-		p.archiveFailing.Set(0)
+		if delete(p.refused, ch.No); len(p.refused) == 0 {
+			p.archiveFailing.Set(0)
+		}
 		p.archived.Add(float64(messages))
 		if said, known := p.unsaid[ch.No]; known && !said { // it is ended
 			return

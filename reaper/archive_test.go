@@ -173,3 +173,18 @@ func TestOnlyWhatIsArchivedAndOverStillIsRemoved(t *testing.T) {
 	require.Equal(t, [][]ident.ID{{ids[0], ids[1]}}, s.sealed)
 	require.Equal(t, []int{1, 2}, r.leftOf(ids))
 }
+
+// A channel that the archive takes does not hide one that it does not take.
+func TestTheGaugeOfTheArchiveIsThatOfAllChannels(t *testing.T) {
+	r, p := newArchived(t, &shelf{full: 100})
+	failing := r.catalogue.Channel("c")
+	_, _, err := r.store.PutChannel(t.Context(), durable.Put{ID: "d", NewToken: "t"})
+	require.NoError(t, err)
+	require.NoError(t, r.catalogue.Refresh(t.Context()))
+	other := r.catalogue.Channel("d")
+	p.noteArchive(t.Context(), failing, 0, errArchive{errors.New("test: the folder cannot be written")})
+	p.noteArchive(t.Context(), other, 1, nil)
+	require.InDelta(t, 1, r.metric("penstock_archive_failing"), 0)
+	p.noteArchive(t.Context(), failing, 1, nil)
+	require.Zero(t, r.metric("penstock_archive_failing"))
+}

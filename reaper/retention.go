@@ -26,6 +26,9 @@ const (
 	// purgeAgain is the interval at which the purger starts again at the oldest message:
 	// jobs of messages that it kept may be over by then.
 	purgeAgain = time.Hour
+	// purgeTurn is the time after which a channel with more to remove waits for the others, purgeRound that after
+	// which those are looked at again that had no more.
+	purgeTurn, purgeRound = 5 * time.Second, time.Minute
 )
 
 // A purger removes the messages of this broker's channels that are past their retention
@@ -39,11 +42,14 @@ type purger struct {
 	limited map[uint32]*limited // channels with limits of their own
 	unsaid  map[uint32]bool     // channels whose alarm of a failing archive is open, or known to be ended
 	history int                 // of the store, in which the positions are
+	refused map[uint32]bool     // channels of which the archive took nothing the last time
+	turn    time.Duration       // purgeTurn
 }
 
 func newPurger(r *Reaper) *purger {
 	return &purger{Reaper: r, passed: map[uint32]ident.ID{}, emptied: map[uint32]bool{},
-		limited: map[uint32]*limited{}, unsaid: map[uint32]bool{}, history: r.history()}
+		limited: map[uint32]*limited{}, unsaid: map[uint32]bool{}, history: r.history(), refused: map[uint32]bool{},
+		turn: purgeTurn}
 }
 
 func (r *Reaper) retentionLoop(ctx context.Context) {
@@ -61,9 +67,24 @@ func (r *Reaper) retentionLoop(ctx context.Context) {
 		})
 }
 
-// round visits all channels once. After the failure of one channel it continues with the
-// others. It returns the last error.
+// round visits all channels, and then again those with more to remove: a channel has a turn, and is then behind the
+// others. After the failure of one channel it continues with the others. It returns the last error.
 func (p *purger) round(ctx context.Context) (failure error) {
+	rested, more := map[uint32]bool{}, true
+	for began := time.Now(); more && ctx.Err() == nil && time.Since(began) < purgeRound; {
+		var err error
+		more, err = p.pass(ctx, rested)
+		failure = cmp.Or(err, failure)
+	}
+	if failure == nil && !more {
+		p.overdue.Set(0)
+	}
+	return failure
+}
+
+// pass gives each channel a turn that has not rested, and notes which have no more to remove, or failed. more: some
+// have more.
+func (p *purger) pass(ctx context.Context, rested map[uint32]bool) (more bool, failure error) {
 	if p.another(&p.history) {
 		p.began = time.Time{}
 		clear(p.passed)
@@ -79,49 +100,50 @@ func (p *purger) round(ctx context.Context) (failure error) {
 	for after := uint32(0); ; {
 		page, err := p.Store.LatestMessages(ctx, after, channelPage)
 		if err != nil {
-			return err
+			return false, err
 		}
 		for _, latest := range page {
 			after = latest.ChannelNo
-			if ch := p.Catalogue.ChannelByNo(after); ch != nil && p.Cluster.Owns(after) {
-				failure = cmp.Or(p.channel(ctx, ch, latest.ID), failure)
+			ch := p.Catalogue.ChannelByNo(after)
+			if ch == nil || !p.Cluster.Owns(after) || rested[after] {
+				continue
 			}
+			goes, err := p.channel(ctx, ch, latest.ID)
+			failure = cmp.Or(err, failure)
+			rested[after], more = !goes, more || goes
 		}
 		if len(page) < channelPage {
-			if failure == nil {
-				p.overdue.Set(0)
-			}
-			return failure
+			return more, failure
 		}
 	}
 }
 
-// channel removes the messages of one channel whose jobs are over. Its last message is
-// latest.
-func (p *purger) channel(ctx context.Context, ch *catalogue.Channel, latest ident.ID) error {
+// channel removes the messages of one channel whose jobs are over, for a turn. Its last message is
+// latest. more: there are others.
+func (p *purger) channel(ctx context.Context, ch *catalogue.Channel, latest ident.ID) (more bool, err error) {
 	job := durable.Purge{ChannelNo: ch.No, Consumers: ch.Consumers, Deleted: ch.Deleted}
 	own := p.again(ch)
 	switch err := p.bound(ctx, ch, &job); {
 	case err != nil:
-		return err
+		return false, err
 	case ch.Deleted && latest.IsZero():
-		return p.empty(ctx, ch, job)
+		return false, p.empty(ctx, ch, job)
 	case job.Through.IsZero():
-		return nil
+		return false, nil
 	}
 	job.After, job.Through = p.scanned[ch.No], minID(job.Through, latest)
 	job.Limit = min(max(purgeJobs/(1+len(ch.Consumers)), 1), purgePage)
-	for job.After.Compare(job.Through) < 0 {
+	for began := time.Now(); job.After.Compare(job.Through) < 0; {
 		start := time.Now()
 		if ch = p.Catalogue.ChannelByNo(job.ChannelNo); ch == nil || ch.Deleted != job.Deleted {
-			return nil // the next round looks at it anew
+			return false, nil // the next round looks at it anew
 		}
 		job.Consumers = ch.Consumers
 		done, err := p.remove(ctx, ch, job)
 		p.purged.Add(float64(done.Removed))
 		p.limitedBy(ch, own, &job, done.Removed)
 		if err != nil {
-			return err
+			return false, err
 		}
 		job.After = done.Last
 		p.scanned[ch.No] = done.Last
@@ -137,13 +159,16 @@ func (p *purger) channel(ctx context.Context, ch *catalogue.Channel, latest iden
 			took = 0 // remove has paused after each page
 		}
 		if err := pause(ctx, p.rest(ch, took, done, behind)); err != nil {
-			return err
+			return false, err
+		}
+		if time.Since(began) >= p.turn && job.After.Compare(job.Through) < 0 {
+			return true, nil
 		}
 	}
 	if ch.Deleted {
-		return nil
+		return false, nil
 	}
-	return p.trimBooks(ctx, ch, job.Through)
+	return false, p.trimBooks(ctx, ch, job.Through)
 }
 
 // trimBooks removes what the books have of messages that are past their retention.

@@ -165,3 +165,34 @@ func TestAnOutcomeOfARemovedMessageHidesNoOpenJob(t *testing.T) {
 	r.round()
 	require.Equal(t, redisq.Ready, r.state(r.consumer.No, ids[1]))
 }
+
+// pagedPurges notes of which channels it removes messages, two at a time.
+type pagedPurges struct {
+	Store
+	of *[]uint32
+}
+
+func (s pagedPurges) Purge(ctx context.Context, p durable.Purge) (durable.Purged, error) {
+	*s.of = append(*s.of, p.ChannelNo)
+	p.Limit = 2
+	return s.Store.Purge(ctx, p)
+}
+
+func TestAChannelWithMuchToRemoveDoesNotKeepTheOthersWaiting(t *testing.T) {
+	r, p := newRetention(t, 30*time.Second)
+	first := r.publish(0, 0, 0, 0, 0, 0)
+	r.deliver(first...)
+	other, _, err := r.store.PutChannel(t.Context(), durable.Put{ID: "d", NewToken: "t"})
+	require.NoError(t, err)
+	require.NoError(t, r.catalogue.Refresh(t.Context()))
+	large := r.channel.No
+	r.channel, r.audience = other, 0
+	second := r.publish(0)
+	var turns []uint32
+	p.Store, p.turn = pagedPurges{r.store, &turns}, 0
+	require.NoError(t, p.round(t.Context()))
+	require.Equal(t, []uint32{large, other.No, large, large}, turns)
+	require.Zero(t, r.left(second))
+	r.channel.No = large
+	require.Zero(t, r.left(first))
+}

@@ -74,6 +74,18 @@ var channelLives = map[string]func(*testing.T, *life){
 		s.meanwhile()
 		require.Contains(t, s.signedBy(key), "InvalidClientTokenId")
 	},
+	"a channel is deleted: scopes of API tokens that name it": func(t *testing.T, s *life) {
+		s.join("k")
+		of, narrow := s.scoped(`"channel:`+s.channel+`"`), s.scoped(`"consumer:`+s.channel+`/k","dlq"`)
+		require.Equal(t, 200, s.claimBy(of).status)
+		s.delete(s.path("/consumer/k"))
+		s.delete(s.path())
+		s.put(s.path(), "token", "c-token")
+		s.join("k")
+		s.meanwhile()
+		require.Equal(t, 403, s.claimBy(of).status)
+		require.Equal(t, 403, s.claimBy(narrow).status)
+	},
 	"a channel is deleted: dead letters that a consumer forwards to it": func(t *testing.T, s *life) {
 		morgue := s.channel + "-dead"
 		s.put("/channel/"+morgue, "token", "x")
@@ -120,6 +132,15 @@ var consumerLives = map[string]func(*testing.T, *life){
 		requireProblem(t, s.move("k", job, to("DELIVERED")), 401, "consumer_not_found")
 		s.join("k") // another consumer, with the same tokens
 		require.Contains(t, []int{401, 404, 409}, s.move("k", job, to("DELIVERED")).status)
+	},
+	"a consumer is deleted: scopes of API tokens that name it": func(t *testing.T, s *life) {
+		s.join("k")
+		token := s.scoped(`"consumer:` + s.channel + `/k"`)
+		require.Equal(t, 200, s.claimBy(token).status)
+		s.delete(s.path("/consumer/k"))
+		s.join("k")
+		s.meanwhile()
+		require.Equal(t, 403, s.claimBy(token).status)
 	},
 	"a consumer is deleted: replays": func(t *testing.T, s *life) {
 		k := newSink(t, nil)
@@ -428,4 +449,18 @@ func (s *life) watched() (await func(want ...string) []apitype.Alert, detach fun
 	ops := newSink(s.t, nil)
 	s.process.attach(s.channel, ops)
 	return alarms(s.t.(*testing.T), s.stage, ops), func() { s.delete("/channel/~alerts/consumer/" + s.channel) }
+}
+
+// scoped makes an API token with scopes, as JSON.
+func (s *life) scoped(scopes string) string {
+	s.t.Helper()
+	r := s.do("POST", "/tokens", `{"Name":"t","Scopes":[`+scopes+`]}`, "Content-Type", "application/json")
+	require.Equal(s.t, 201, r.status, r.body)
+	return r.json(s.t)["Token"].(string)
+}
+
+// claimBy claims of the consumer k with an API token.
+func (s *life) claimBy(token string) reply {
+	s.t.Helper()
+	return s.do("POST", s.path("/consumer/k/claim"), "", "Authorization", "Bearer "+token)
 }

@@ -4893,6 +4893,10 @@ WHERE sink = ?
   AND tries = ?;
 
 UPDATE api_tokens
+SET scopes = ?
+WHERE id = ?;
+
+UPDATE api_tokens
 SET used_ms = ?
 WHERE id = ?
   AND used_ms < ?;

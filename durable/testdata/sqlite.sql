@@ -4704,6 +4704,10 @@ WHERE sink = ?
   AND tries = ?;
 
 UPDATE api_tokens
+SET scopes = ?
+WHERE id = ?;
+
+UPDATE api_tokens
 SET used_ms = ?
 WHERE id = ?
   AND used_ms < ?;

@@ -24,8 +24,6 @@ const (
 	listed = 500
 	// page is the number of letters that one step opens, and of jobs that one step settles.
 	page = 200
-	// turn bounds the time that one redrive has in a round.
-	turn = 200 * time.Millisecond
 )
 
 // A Store is the part of durable.Store used here.
@@ -79,7 +77,8 @@ type Runner struct {
 	opened prometheus.Counter     // jobs
 	ended  *prometheus.CounterVec // redrives, by state
 
-	runs map[key]*run // of the loop alone
+	runs map[key]*run   // of the loop alone
+	last map[uint32]key // channel -> the redrive that had the last turn; of the loop alone
 }
 
 type key struct{ consumer, no uint32 }
@@ -92,7 +91,7 @@ type run struct {
 
 // New returns a Runner. Nothing runs before Run.
 func New(o Options) *Runner {
-	r := &Runner{o: o, wake: make(chan struct{}, 1), runs: map[key]*run{}}
+	r := &Runner{o: o, wake: make(chan struct{}, 1), runs: map[key]*run{}, last: map[uint32]key{}}
 	r.opened = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_redriven_jobs_total",
 		Help: "Dead letters that redrives of a selection opened again through this broker."})
 	r.ended = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_redrives_ended_total",
@@ -139,55 +138,24 @@ func (r *Runner) Run(ctx context.Context) {
 	})
 }
 
-// round lets each redrive of this broker go on. It returns the last error, and whether there are any.
-func (r *Runner) round(ctx context.Context) (busy bool, failure error) {
-	seen := map[key]*run{}
-	for after := uint32(0); ; {
-		all, err := r.o.Store.BusyRedrivings(ctx, after, listed)
-		if err != nil {
-			return busy, err
-		}
-		for i := range all {
-			of := &all[i]
-			k := r.o.Catalogue.ConsumerByNo(of.ConsumerNo)
-			if k == nil || k.Deleted() || !r.o.Cluster.Owns(of.ConsumerNo) {
-				continue
-			}
-			id := key{of.ConsumerNo, of.No}
-			if seen[id] = r.runs[id]; seen[id] == nil {
-				seen[id] = &run{}
-			}
-			busy = true
-			if err := guard.Do("redrive", func() error { return r.goOn(ctx, k, seen[id], of) }); err != nil {
-				failure = err
-			}
-		}
-		if len(all) < listed {
-			break
-		}
-		after = all[len(all)-1].ConsumerNo
-	}
-	r.runs = seen
-	return busy, failure
-}
-
-// goOn counts what is over and opens further letters.
-func (r *Runner) goOn(ctx context.Context, k *durable.Consumer, u *run, of *durable.Redriving) error {
+// goOn counts what is over and opens further letters, until a time, but at least some of each.
+func (r *Runner) goOn(ctx context.Context, w *work, until time.Time) error {
+	of := w.row
 	if of.TargetNo != 0 {
 		return r.follow(ctx, of)
 	}
-	until := time.Now().Add(turn)
-	if err := r.settle(ctx, u, of, until); err != nil {
+	now := time.Now()
+	if err := r.settle(ctx, w.u, of, now.Add(until.Sub(now)/2)); err != nil {
 		return err
 	}
-	for of.State == durable.RedriveRunning && time.Now().Before(until) {
+	for once := true; of.State == durable.RedriveRunning && (once || time.Now().Before(until)); once = false {
 		if full(of) {
-			if goes, err := r.judge(ctx, k, of); !goes || err != nil {
+			if goes, err := r.judge(ctx, w.k, of); !goes || err != nil {
 				return err
 			}
 			continue
 		}
-		if goes, err := r.step(ctx, u, of); !goes || err != nil {
+		if goes, err := r.step(ctx, w.u, of); !goes || err != nil {
 			return err
 		}
 	}

@@ -197,7 +197,7 @@ func (c *call) begin(p protocol) (err error) {
 
 // run loads and decodes the body, and runs the action.
 func (c *call) run(p protocol) (any, error) {
-	loaded, err := c.body.Load(c.rc, c.who.share(c.rc))
+	loaded, err := c.body.Load(c.rc, answer.KeyOf(c.rc)) // the client's: the signature covers the body
 	defer c.body.Drop(c.rc, loaded)
 	if err != nil {
 		return nil, err

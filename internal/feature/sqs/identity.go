@@ -65,7 +65,7 @@ func (c *call) still() func(ctx context.Context) error {
 	}
 }
 
-// share is whose share of bodies and answers the request uses.
+// share is whose share of answers the request uses, once it is checked.
 func (who *identity) share(rc *fasthttp.RequestCtx) share.Key {
 	if who.key == nil {
 		return answer.KeyOf(rc) // of open management

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"net"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strconv"
@@ -21,6 +23,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -508,3 +511,32 @@ func TestKeysOfAnotherFormAreNotLookedFor(t *testing.T) {
 		require.Equal(t, noKey.code, faultOf(err).Code)
 	}
 }
+
+// The ID of an access key is no secret: whoever knows one takes no part of its channel with a body that is not
+// signed with its secret.
+func TestABodyIsThatOfItsClientUntilItsSignatureIsChecked(t *testing.T) {
+	bodies := share.New(share.Options{Name: "bodies", Most: 1 << 20})
+	client := share.Address(netip.MustParseAddr("192.0.2.1"))
+	text := strings.NewReader(strings.Repeat(" ", 50_000))
+	looked := 0
+	body := readerFunc(func(p []byte) (int, error) {
+		looked++
+		require.Positive(t, bodies.Held(client))
+		require.Zero(t, bodies.Held(share.Channel(7)))
+		return text.Read(p)
+	})
+	rc := &fasthttp.RequestCtx{}
+	rc.Init(&fasthttp.Request{}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, nil)
+	rc.Request.Header.SetMethod("POST")
+	rc.Request.SetBodyStream(body, text.Len())
+	c := &call{Door: New(Options{Bodies: bodies}), rc: rc, ctx: t.Context(), action: "SendMessage",
+		who: identity{key: &durable.SQSKey{ID: "known", ChannelNo: 7}, channel: "c"}}
+	_, err := c.run(protocolOf(rc))
+	require.Equal(t, noKey.code, faultOf(err).Code)
+	require.Greater(t, looked, 1)
+	require.Zero(t, bodies.Taken())
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

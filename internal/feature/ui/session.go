@@ -9,22 +9,21 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/problem"
-	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 const (
 	cookieName = "penstock_ui"
 	// sessionFor is how long a session lasts: a working day.
 	sessionFor = 12 * time.Hour
-	// failuresOfOne and failuresOfAll bound the failed logins in a minute: of one address, and of all.
-	failuresOfOne, failuresOfAll = 10, 300
+	// mostFailures bounds the failed logins of one address in a minute. There is no bound for all: the failures of
+	// some would close the dashboard to everybody else.
+	mostFailures = 10
 	// longestNext bounds the page that a login leads to.
 	longestNext = 2048
 )
@@ -135,13 +134,12 @@ func (d *Dashboard) login(ctx context.Context, rc *fasthttp.RequestCtx, from Sou
 	form.ParseBytes(rc.PostBody())
 	next, token := string(form.Peek("next")), form.Peek("token")
 	client := d.o.Client(rc)
-	key := share.Address(client)
 	switch {
 	case !ownForm(rc):
 		d.showLogin(rc, fasthttp.StatusForbidden, "The login came from a page of another site.", next)
 	case d.o.AdminToken == "":
 		d.showLogin(rc, fasthttp.StatusForbidden, "", next)
-	case !d.tries.may(key, time.Now()) || d.o.Limited(client):
+	case d.logins.Limited(client) > 0 || d.o.Limited(client):
 		rc.Response.Header.Set(fasthttp.HeaderRetryAfter, "60")
 		d.showLogin(rc, fasthttp.StatusTooManyRequests, "Too many logins have failed. Try again in a minute.", next)
 	case catalogue.TokenMatches(token, d.o.AdminToken):
@@ -161,7 +159,7 @@ func (d *Dashboard) login(ctx context.Context, rc *fasthttp.RequestCtx, from Sou
 			d.showLogin(rc, said.Status, said.Detail, next)
 			return
 		}
-		d.tries.failed(key, time.Now())
+		d.logins.Failed(client)
 		d.o.Failed(client)
 		d.o.Log.Warn("a login to the dashboard failed", "address", client.String())
 		d.showLogin(rc, fasthttp.StatusForbidden, "This is not the admin token, and no API token that lasts.", next)
@@ -202,35 +200,4 @@ func ownForm(rc *fasthttp.RequestCtx) bool {
 		}
 	}
 	return true
-}
-
-// tries counts the failed logins of the present minute. It has at most failuresOfAll addresses.
-type tries struct {
-	mu     sync.Mutex
-	minute int64
-	of     map[share.Key]int
-	all    int
-}
-
-// turn begins the count of another minute.
-func (t *tries) turn(now time.Time) {
-	if minute := now.Unix() / 60; minute != t.minute || t.of == nil {
-		t.minute, t.of, t.all = minute, map[share.Key]int{}, 0
-	}
-}
-
-// may reports whether a login may be tried.
-func (t *tries) may(of share.Key, now time.Time) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.turn(now)
-	return t.of[of] < failuresOfOne && t.all < failuresOfAll
-}
-
-func (t *tries) failed(of share.Key, now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.turn(now)
-	t.of[of]++
-	t.all++
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/internal/feature/lockout"
 	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/share"
 )
@@ -43,7 +44,7 @@ type Options struct {
 type Dashboard struct {
 	o       Options
 	pages   map[string]page // by the path of their route
-	tries   tries
+	logins  *lockout.Lockout
 	reports reports
 }
 
@@ -64,7 +65,7 @@ func New(o Options) *Dashboard {
 	if o.Limited == nil {
 		o.Limited = func(netip.Addr) bool { return false }
 	}
-	d := &Dashboard{o: o, reports: reports{folder: o.Bench}}
+	d := &Dashboard{o: o, reports: reports{folder: o.Bench}, logins: lockout.New(mostFailures, nil)}
 	d.pages = map[string]page{
 		"/ui/":                  {"overview", "overview", overviewPage, true},
 		"/ui/consumers":         {"consumers", "consumers", consumersPage, true},

@@ -406,23 +406,6 @@ func TestALineIsInsideItsChart(t *testing.T) {
 	require.False(t, math.IsNaN(highest()))
 }
 
-func TestFailedLoginsOfOneAddressLeaveRoomForOthers(t *testing.T) {
-	d := newDashboard()
-	at := time.Unix(600, 0)
-	one, other := keyOf("10.0.0.1"), keyOf("10.0.0.2")
-	for range failuresOfOne {
-		require.True(t, d.tries.may(one, at))
-		d.tries.failed(one, at)
-	}
-	require.False(t, d.tries.may(one, at))
-	require.True(t, d.tries.may(other, at))
-	require.True(t, d.tries.may(one, at.Add(time.Minute)))
-	for range failuresOfAll {
-		d.tries.failed(other, at.Add(2*time.Minute))
-	}
-	require.False(t, d.tries.may(one, at.Add(2*time.Minute)))
-}
-
 func TestASessionEnds(t *testing.T) {
 	d := newDashboard()
 	for ends, want := range map[time.Duration]bool{time.Minute: true, -time.Minute: false} {

@@ -46,11 +46,15 @@ var Table = []Row{
 	{"a channel is deleted", "the alarm of its silence", "ends, and the event `.over` says that it was deleted; a " +
 		"channel that is created under the ID expects nothing"},
 	{"a channel is deleted", "access keys of SQS clients", "end; a channel that is created under the ID has none of them"},
+	{"a channel is deleted", "scopes of API tokens that name it",
+		"end; a channel that is created under the ID is not opened by them"},
 	{"a channel is deleted", "dead letters that a consumer forwards to it",
 		"stay with their consumer, until there is a channel of that ID"},
 	{"a consumer is deleted", "open jobs", "are `DEAD` with `consumer_deleted`; a request in flight finishes, and its " +
 		"outcome counts"},
 	{"a consumer is deleted", "leases of workers", "are lost: 401"},
+	{"a consumer is deleted", "scopes of API tokens that name it",
+		"end; a consumer that is created under the ID is not opened by them"},
 	{"a consumer is deleted", "replays", "are cancelled"},
 	{"a consumer is deleted", "results that are awaited", "are awaited no longer; a client that waits for responses is " +
 		"answered"},

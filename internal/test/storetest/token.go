@@ -61,6 +61,54 @@ var tokenTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.NotEqual(t, first.Tokens, then.Tokens)
 	},
+	"scopes end with the resource that they name": func(t *testing.T, f *fixture) {
+		f.channel(t, "c", 1)
+		f.channel(t, "cc", 0)
+		_, _, err := f.PutGroup(f.ctx, durable.Put{ID: "g"})
+		require.NoError(t, err)
+		url := "http://127.0.0.1/"
+		for _, id := range []string{"k", "kk"} {
+			_, _, err = f.PutConsumer(f.ctx, durable.ConsumerPut{Put: durable.Put{ID: id, NewToken: "t"}, ChannelID: "cc",
+				CallbackURL: &url})
+			require.NoError(t, err)
+		}
+		for id, scopes := range map[string]string{"a": "channel:cc", "b": "channel:c consumer:cc/k dlq group:g",
+			"c": "consumer:cc/kk", "d": "group:g", "e": "group:gg management:read"} {
+			_, err = f.CreateAPIToken(f.ctx, durable.APIToken{ID: id, Name: id, Scopes: scopes,
+				Digest: strings.Repeat("\xff", 32)}, 0)
+			require.NoError(t, err)
+		}
+		before, err := f.Changes(f.ctx, 0)
+		require.NoError(t, err)
+		requireScopes := func(want ...string) {
+			t.Helper()
+			news, err := f.Changes(f.ctx, before.Version)
+			require.NoError(t, err)
+			require.True(t, news.NewTokens)
+			before = news
+			var have []string
+			for _, token := range news.Tokens {
+				have = append(have, token.ID+" "+token.Scopes)
+			}
+			require.Equal(t, want, have)
+		}
+		_, err = f.DeleteConsumer(f.ctx, "cc", durable.Put{ID: "k"})
+		require.NoError(t, err)
+		requireScopes("a channel:cc", "b channel:c dlq group:g", "c consumer:cc/kk", "d group:g",
+			"e group:gg management:read")
+		_, err = f.DeleteGroup(f.ctx, durable.Put{ID: "g"})
+		require.NoError(t, err)
+		requireScopes("a channel:cc", "b channel:c dlq", "c consumer:cc/kk", "e group:gg management:read")
+		_, err = f.DeleteConsumer(f.ctx, "cc", durable.Put{ID: "kk"})
+		require.NoError(t, err)
+		requireScopes("a channel:cc", "b channel:c dlq", "e group:gg management:read")
+		_, err = f.CreateAPIToken(f.ctx, durable.APIToken{ID: "f", Name: "f", Scopes: "consumer:cc/kk dlq",
+			Digest: strings.Repeat("\xff", 32)}, 0) // of one that is none now
+		require.NoError(t, err)
+		_, err = f.DeleteChannel(f.ctx, durable.Put{ID: "cc"})
+		require.NoError(t, err)
+		requireScopes("b channel:c dlq", "e group:gg management:read", "f dlq")
+	},
 	"a rotation keeps the token before it until a time, and a put of a token ends that": func(t *testing.T, f *fixture) {
 		exists, day := true, 24*time.Hour
 		f.channel(t, "c", 1)

@@ -20,6 +20,7 @@ const (
 	host
 	address
 	management
+	token
 	broker
 )
 
@@ -33,6 +34,10 @@ func Consumer(no uint32) Key { return Key{consumer, uint64(no)} }
 func Channel(no uint32) Key { return Key{channel, uint64(no)} }
 
 var seed = maphash.MakeSeed()
+
+// Token is the key of an API token or of a client certificate, by the name that the audit log has of it. Who has
+// one may own a single consumer, so it has no part of the reserve but for small takes.
+func Token(who string) Key { return Key{token, maphash.String(seed, who)} }
 
 // Broker is the key of the broker's own work: what it repairs, replays and forwards.
 var Broker = Key{kind: broker}
