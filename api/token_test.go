@@ -205,8 +205,11 @@ func (w *world) opened(r Route, path, word, token string) bool {
 	if r.Access == AccessReceiver {
 		headers = append(headers, "X-Broker-Consumer-ID: k")
 	}
-	if r.Method == "PUT" {
+	switch r.Method {
+	case "PUT":
 		headers = append(headers, formHeader)
+	case "DELETE": // it deletes nothing: the scopes of a resource end with it
+		headers = append(headers, `If-Match: "none"`)
 	}
 	answer := w.do(r.Method, path, "", headers...)
 	for _, code := range refusedOf {

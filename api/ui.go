@@ -46,7 +46,12 @@ func dashboard(page string) func(*API, context.Context, *fasthttp.RequestCtx) er
 			held.Send(rc, answer.Text{B: payload})
 			held = nil
 		}
-		a.o.UI.Serve(context.WithValue(ctx, forPage{}, true), rc, ui.Visit{Page: page, Open: open, Source: from, Send: send})
+		hold := func(n int) (err error) {
+			held, err = answer.Open(a.o.Answers, answer.KeyOf(rc), n)
+			return err
+		}
+		a.o.UI.Serve(context.WithValue(ctx, forPage{}, true), rc, ui.Visit{Page: page, Open: open, Source: from, Send: send,
+			Hold: hold})
 		if held != nil {
 			held.Drop()
 		}

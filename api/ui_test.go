@@ -21,6 +21,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/jobs"
 	"github.com/penstock-broker/penstock/internal/test/strictjson"
+	"github.com/penstock-broker/penstock/internal/tool/answer"
 )
 
 // pagePolicy is what each answer of the dashboard says.
@@ -676,6 +677,18 @@ func TestHiddenPayloadsAreNotSearched(t *testing.T) {
 	r := w.page("/ui/search?q=payload:4000").is(200)
 	require.Contains(t, r.Body, "BROKER_UI_PAYLOADS hides payloads")
 	require.NotContains(t, r.Body, "/message/m")
+}
+
+// A file of dead letters is made in memory that counts, so many at once are refused before they are made.
+func TestFilesOfDeadLettersAreMadeInABoundedMemory(t *testing.T) {
+	w, _ := newUIWorld(t, nil)
+	w.channel()
+	w.consumer("k", "pull")
+	const file = "/ui/dlq/export?channel=c&consumer=k"
+	w.page(file).is(200)
+	require.Zero(t, w.api.o.Answers.Taken(), "it is given back")
+	w.api.o.Answers = answer.NewBound(4 << 20)
+	w.page(file).is(503)
 }
 
 func TestDeadLettersAreAFile(t *testing.T) {

@@ -31,7 +31,7 @@ func newScheduler(o Options) scheduler {
 // Schedule stores schedules, inside the bounds of what may wait for the store, and returns one
 // result each.
 func (s *Submitter) Schedule(ctx context.Context, t Terms, batch []*durable.Scheduled) []error {
-	k, n, bytes := share.Producer(batch[0].ProducerNo), len(batch), -t.Counted
+	k, n, bytes := t.account(batch[0].ProducerNo), len(batch), -t.Counted
 	for _, m := range batch {
 		bytes += int64(m.Bytes())
 	}

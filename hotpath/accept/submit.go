@@ -93,13 +93,23 @@ type Terms struct {
 	Lines bool
 	// Gate, if not nil, is asked before the store has the messages.
 	Gate Gate
+	// Account is whose share of the bounds the messages use, where their producer stands for several users. The
+	// zero key: the producer of the first message.
+	Account share.Key
+}
+
+func (t *Terms) account(producer uint32) share.Key {
+	if t.Account != (share.Key{}) {
+		return t.Account
+	}
+	return share.Producer(producer)
 }
 
 // A Submission is messages on their way into the store. Call Wait, then Outcome, then Release.
 type Submission struct {
 	s       *Submitter
 	ctx     context.Context
-	key     share.Key // of the producer of the first message
+	key     share.Key // see Terms.Account
 	writes  []write
 	single  [1]write // the memory of writes, of one message
 	lines   bool
@@ -117,7 +127,7 @@ type Submission struct {
 // caller changes no message before the submission is released.
 func (s *Submitter) Submit(ctx context.Context, t Terms, msgs ...*durable.Message) *Submission {
 	sub := s.submission(len(msgs), t.Gate)
-	sub.ctx, sub.lines, sub.counted, sub.key = ctx, t.Lines, -t.Counted, share.Producer(msgs[0].ProducerNo)
+	sub.ctx, sub.lines, sub.counted, sub.key = ctx, t.Lines, -t.Counted, t.account(msgs[0].ProducerNo)
 	for i, m := range msgs {
 		sub.writes[i] = write{msg: m, of: sub, no: i}
 		sub.counted += int64(m.Bytes())

@@ -165,3 +165,26 @@ func TestASubmissionOfOneMessageCostsFewAllocations(t *testing.T) {
 	// All of them are those of the transaction, which has this one message, and of the fake store.
 	require.LessOrEqual(t, allocated, 20.0)
 }
+
+// Messages of one producer that stands for several users use the share of each of them.
+func TestMessagesUseTheShareOfTheirAccount(t *testing.T) {
+	held := make(chan struct{})
+	f := &memstore.Store{OnInsert: func(_ int, batch []*durable.Message) []error {
+		<-held
+		return make([]error, len(batch))
+	}}
+	s, _, stop := startSubmitter(t, f, time.Minute)
+	of := s.Submit(t.Context(), Terms{Patience: time.Minute, Account: share.Channel(7)}, text("a")...)
+	require.Positive(t, s.bytes.Held(share.Channel(7)))
+	require.Zero(t, s.bytes.Held(share.Producer(0)))
+	own := s.Submit(t.Context(), Terms{Patience: time.Minute}, text("a")...)
+	require.Positive(t, s.bytes.Held(share.Producer(0)))
+	close(held)
+	for _, sub := range []*Submission{of, own} {
+		sub.Wait()
+		require.NoError(t, sub.Outcome(0))
+		sub.Release()
+	}
+	stop()
+	s.requireIdle(t)
+}

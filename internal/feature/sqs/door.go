@@ -80,6 +80,7 @@ type Door struct {
 	o        Options
 	body     intake.Limit
 	keys     keys
+	lookUps  *share.Bound // of keys in the store
 	requests *prometheus.CounterVec
 }
 
@@ -97,7 +98,8 @@ const (
 
 // New returns a Door.
 func New(o Options) *Door {
-	d := &Door{o: o, body: intake.NewLimit(o.Bodies, mostBody)}
+	d := &Door{o: o, body: intake.NewLimit(o.Bodies, mostBody),
+		lookUps: share.New(share.Options{Name: "sqs_keys", Most: mostLookUps})}
 	d.requests = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_sqs_requests_total",
 		Help: "Requests of SQS clients, by action and by the code of their answer; OK is success."},
 		[]string{"action", "code"})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
+	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/answer"
 	"github.com/penstock-broker/penstock/internal/tool/intake"
 	"github.com/penstock-broker/penstock/internal/tool/share"
@@ -36,7 +37,7 @@ func (c *call) admit() (who identity, err error) {
 	if err = s.checkTime(); err != nil {
 		return who, err
 	}
-	key, err := c.lookUp(c.ctx, s.key)
+	key, err := c.lookUp(c.ctx, answer.KeyOf(c.rc), s.key)
 	if err != nil {
 		return who, err
 	}
@@ -48,7 +49,7 @@ func (who *identity) check(c *call, body []byte) error {
 	if who.key == nil {
 		return nil
 	}
-	if _, err := c.lookUp(c.ctx, who.key.ID); err != nil { // the body may have come slowly
+	if _, err := c.lookUp(c.ctx, answer.KeyOf(c.rc), who.key.ID); err != nil { // the body may have come slowly
 		return err
 	}
 	return who.signature.check(&c.rc.Request.Header, body, who.key.Secret)
@@ -59,8 +60,9 @@ func (c *call) still() func(ctx context.Context) error {
 	if c.who.key == nil {
 		return nil
 	}
+	client := answer.KeyOf(c.rc)
 	return func(ctx context.Context) error {
-		_, err := c.lookUp(ctx, c.who.key.ID)
+		_, err := c.lookUp(ctx, client, c.who.key.ID)
 		return err
 	}
 }
@@ -91,11 +93,12 @@ type keys struct {
 	byID map[string]durable.SQSKey
 }
 
-// mostKeys bounds the keys that are remembered.
-const mostKeys = 10_000
+// mostKeys bounds the keys that are remembered, mostLookUps the questions to the store at once: anybody may send
+// keys that are none.
+const mostKeys, mostLookUps = 10_000, 8
 
-// lookUp returns an access key of a channel that exists.
-func (d *Door) lookUp(ctx context.Context, id string) (durable.SQSKey, error) {
+// lookUp returns an access key of a channel that exists. A question to the store is in the share of the client.
+func (d *Door) lookUp(ctx context.Context, client share.Key, id string) (durable.SQSKey, error) {
 	if !ours(id) {
 		return durable.SQSKey{}, errNoKey
 	}
@@ -109,7 +112,11 @@ func (d *Door) lookUp(ctx context.Context, id string) (durable.SQSKey, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, intake.AnswerWithin)
 	defer cancel()
+	if d.lookUps.Wait(ctx, client, 1) != nil {
+		return durable.SQSKey{}, problem.ErrOverloaded
+	}
 	k, err := d.o.Store.SQSKey(ctx, id)
+	d.lookUps.Give(client, 1)
 	switch {
 	case errors.Is(err, durable.ErrNotFound):
 		return k, errNoKey

@@ -299,6 +299,12 @@ func contentType(s *sending) string {
 	return textType
 }
 
+// terms are those of the messages of a request. All SQS clients are one producer, so each channel has a share of
+// its own.
+func (c *call) terms() accept.Terms {
+	return accept.Terms{Patience: accept.Patience, Since: time.Now(), Account: c.who.share(c.rc)}
+}
+
 // submit stores the messages.
 func (b *batch) submit() {
 	var all []*publish.Draft
@@ -310,7 +316,7 @@ func (b *batch) submit() {
 	if len(all) == 0 {
 		return
 	}
-	s := b.w.Submit(b.ctx, accept.Terms{Patience: accept.Patience, Since: time.Now()}, all)
+	s := b.w.Submit(b.ctx, b.terms(), all)
 	s.Wait()
 }
 

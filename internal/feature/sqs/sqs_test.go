@@ -3,6 +3,7 @@ package sqs
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
@@ -10,9 +11,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
@@ -507,7 +510,7 @@ func TestRefusalsBeforeTheDoorAreThoseOfSQS(t *testing.T) {
 func TestKeysOfAnotherFormAreNotLookedFor(t *testing.T) {
 	d := &Door{} // without a store
 	for _, id := range []string{"", "AKIAIOSFODNN7EXAMPLE", "PSTK", strings.Repeat("PSTK", 100)} {
-		_, err := d.lookUp(t.Context(), id)
+		_, err := d.lookUp(t.Context(), share.Broker, id)
 		require.Equal(t, noKey.code, faultOf(err).Code)
 	}
 }
@@ -540,3 +543,50 @@ func TestABodyIsThatOfItsClientUntilItsSignatureIsChecked(t *testing.T) {
 type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// The clients of one channel do not use the share of those of another one, though all are one producer.
+func TestSendersUseTheShareOfTheirChannel(t *testing.T) {
+	c := &call{rc: &fasthttp.RequestCtx{}, who: identity{key: &durable.SQSKey{ChannelNo: 7}}}
+	require.Equal(t, share.Channel(7), c.terms().Account)
+}
+
+// slowKeys is a store that knows no key, and says so when it is told to.
+type slowKeys struct {
+	Store
+	asked, answer chan struct{}
+}
+
+func (s slowKeys) SQSKey(ctx context.Context, _ string) (durable.SQSKey, error) {
+	s.asked <- struct{}{}
+	<-s.answer
+	return durable.SQSKey{}, durable.ErrNotFound
+}
+
+// Somebody who sends keys that are none keeps the store from nobody else.
+func TestLookUpsOfKeysOfOneAddressLeavePlacesToOthers(t *testing.T) {
+	s := slowKeys{asked: make(chan struct{}, 100), answer: make(chan struct{})}
+	d := New(Options{Store: s, Catalogue: catalogue.New(nil, slog.New(slog.DiscardHandler))})
+	many, other := share.Address(netip.MustParseAddr("192.0.2.1")), share.Address(netip.MustParseAddr("192.0.2.2"))
+	var all sync.WaitGroup
+	ask := func(of share.Key) {
+		all.Go(func() {
+			_, err := d.lookUp(context.WithoutCancel(t.Context()), of, NewKey().ID)
+			if err != problem.ErrOverloaded {
+				assert.Equal(t, noKey.code, faultOf(err).Code)
+			}
+		})
+	}
+	for range 30 {
+		ask(many)
+	}
+	for range mostLookUps / 2 {
+		<-s.asked
+	}
+	require.EqualValues(t, mostLookUps/2, d.lookUps.Held(many))
+	ask(other)
+	<-s.asked
+	require.EqualValues(t, 1, d.lookUps.Held(other))
+	close(s.answer)
+	all.Wait()
+	require.Zero(t, d.lookUps.Taken())
+}

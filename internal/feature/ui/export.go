@@ -36,6 +36,12 @@ func (d *Dashboard) export(ctx context.Context, rc *fasthttp.RequestCtx, visit V
 	if q.Has("fingerprint") {
 		ask.Set("fingerprint", q.Get("fingerprint"))
 	}
+	if visit.Hold != nil {
+		if err := visit.Hold(mostExport); err != nil {
+			d.refuse(v, visit, err)
+			return
+		}
+	}
 	var out bytes.Buffer
 	for range exportedPages {
 		var list apitype.DeadLetters

@@ -95,6 +95,8 @@ type Visit struct {
 	Source Source
 	// Send answers with a payload of the Source, whose memory counts until it is written; nil: it is not counted.
 	Send func(payload []byte)
+	// Hold counts the memory in which a large answer is made, bytes, until it is made; nil: it is not counted.
+	Hold func(n int) error
 
 	portal *portal // whoever asks came by a link; nil: not so
 	grant  *Grant  // whoever asks has logged in with an API token; nil: not so
