@@ -27,7 +27,7 @@ import (
 //	    loses its memory, unless the sender is dead, paused or cut off from it then;
 //	    a pull worker is given no lease that is over
 //	I7  no more attempts than configured
-//	I8  messages and outcomes add up
+//	I8  messages and outcomes add up, and so do the books
 //	I9  a message ID is one message
 //	I10 where nothing fails, a publish is answered 201
 //	I12 a job of the queue is in one set
