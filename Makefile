@@ -26,7 +26,7 @@ BASE      ?= main
 SMOKE     := ^Test(TheDefaultsAreThePromisedOnes|ThePageOfSettingsIsTrue|WhatIsWrongIsNamed|HelpAndVersionGoToStdout|Push|Pull|Redrive|Bulks|RestartKeepsEverything)$$
 
 .DEFAULT_GOAL := help
-.PHONY: help run listen demo-responses build dist packages reproducible t test test-quick mutants contract modules lint vuln bench bench-compare bench-guard bench-tuning bench-bridge bench-clients peers bench-go board openapi breaking drills fuzz up down relay-real faults upgrade galera test-faults test-clock clean webhooks
+.PHONY: help run listen demo-responses build dist packages reproducible seeds t test test-quick mutants contract modules lint vuln bench bench-compare bench-guard bench-tuning bench-bridge bench-clients peers bench-go board openapi breaking drills fuzz up down relay-real faults upgrade galera test-faults test-clock clean webhooks
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,9 +57,14 @@ reproducible: ## build a release twice, in other folders and without a cache, an
 	PLATFORMS='$(or $(PLATFORMS),linux/amd64)' ./scripts/reproducible.sh $(VERSION)
 
 test: ## run every test with the race detector on real servers (installs them if missing); ARGS=
-	# Without the race detector there is time for 3000 seeds. They take what the other tests leave of the processors.
+	# Without the race detector there is time for 1000 seeds. They take what the other tests leave of the processors.
 	$(GO) test -c -o bin/simulation.test ./internal/test/simulation
 	./scripts/seeds.sh ./scripts/servers.sh $(ARGS)
+
+seeds: ## run N= (1000) seeds of the simulation from FROM= (1) on, without the race detector
+	$(GO) test -c -o bin/simulation.test ./internal/test/simulation
+	cd internal/test/simulation && GOGC=400 ../../../bin/simulation.test -test.v -test.run='TestSeeds$$' \
+		-simulation.from=$(or $(FROM),1) -simulation.seeds=$(or $(N),1000)
 
 t: ## run the tests of what changed since BASE= (main) and of what imports it, without real servers, in a minute; ARGS=
 	@PENSTOCK_TEST_SERVERS=none $(GO) run ./internal/test/affected -base '$(BASE)' -skip '$(REAL)' -smoke '$(SMOKE)' $(ARGS)

@@ -90,7 +90,7 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 // test runs the tests of the packages and, of those that take minutes, a part.
 func (p plan) test(ctx context.Context, known graph, names []string, out io.Writer) error {
 	var errs []error
-	parts := map[string][]string{brokers: {"-run", p.smoke}, simulated: {"-run", "^TestSeeds$", "-simulation.seeds=100"}}
+	parts := map[string][]string{brokers: {"-run", p.smoke}, simulated: {"-run", "^TestSeeds$", "-simulation.seeds=40"}}
 	rest := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return parts[known[name].Dir] != nil })
 	if len(rest) > 0 {
 		errs = append(errs, p.goTest(ctx, out, nil, rest))

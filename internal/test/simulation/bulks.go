@@ -169,7 +169,7 @@ func (w *world) checkBulks(stored map[string]*durable.Message) {
 			w.checker.report(none, "I19: %s was answered %d %s without any fault", p.url, p.status, p.code)
 		}
 	}
-	for _, b := range w.store.bulks {
+	for _, b := range w.store.allBulks() {
 		if b.State != durable.BulkDone || b.Rejected > 0 || b.Published != b.Total {
 			w.checker.report(b.ID, "I19: a bulk of %d rows ended in the state %d: %d published, %d duplicates, %d rejected; %s",
 				b.Total, b.State, b.Published, b.Duplicates, b.Rejected, b.Reason)

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -26,7 +27,7 @@ import (
 //	    loses its memory, unless the sender is dead, paused or cut off from it then;
 //	    a pull worker is given no lease that is over
 //	I7  no more attempts than configured
-//	I8  messages and outcomes add up
+//	I8  messages and outcomes add up, and so do the books
 //	I9  a message ID is one message
 //	I10 where nothing fails, a publish is answered 201
 //	I12 a job of the queue is in one set
@@ -284,16 +285,15 @@ func (c *checker) walked(l *life, channel uint32, through ident.ID) {
 	}
 }
 
-// marked checks the settled watermarks: every job up to them has an outcome or a row.
+// marked checks the settled watermarks: every job up to them has an outcome or a row. The store is at its
+// turn.
 func (c *checker) marked(l *life) {
-	s := c.w.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for consumer, mark := range s.marks {
-		k := s.consumers[consumer-1]
-		for _, m := range s.messages[k.ChannelNo] {
+	s, p := c.w.store, c.w.store.look()
+	for consumer, mark := range must(s.Watermarks(context.Background())) {
+		k := s.consumer(consumer)
+		for _, m := range p.of(k.ChannelNo) {
 			if m.ID.Compare(mark) <= 0 && concerns(m.ID, m.Audience, k) &&
-				s.state(jobKey{consumer, m.ID}).Status == durable.Waiting {
+				p.state(jobKey{consumer, m.ID}).Status == durable.Waiting {
 				c.report(m.ID, "I1: consumer %d: broker %d settled past a job without outcome", consumer, l.no)
 			}
 		}

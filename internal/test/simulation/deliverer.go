@@ -23,7 +23,7 @@ type deliverer struct{ l *life }
 // Target reads the number of the consumer from its URL.
 func (d deliverer) Target(_ egress.Rule, rawURL, _ string) (push.Target, error) {
 	if rawURL == senderURL {
-		consumers := d.l.w.store.changes(0).Consumers
+		consumers := d.l.w.store.consumers()
 		return push.Posting(target{d.l, consumers[slices.IndexFunc(consumers, func(k durable.Consumer) bool {
 			return k.CallbackURL == senderURL
 		})].No}), nil

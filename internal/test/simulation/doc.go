@@ -7,9 +7,9 @@
 //   - clock: each run is in a bubble of testing/synctest, so seconds of leases and back-offs cost
 //     microseconds. Store and Redis have their own clocks. Both are wrong by a constant, that of
 //     Redis also jumps, and that of the store's server goes back.
-//   - store: a store in memory that keeps the promises of durable.Store. It is the truth and
-//     outlives every broker. Its outcomes, watermarks, leases and clock go back to an earlier
-//     state. TestStoreModelIsWhatTheStoreDoes compares it with SQLite.
+//   - store: durable.Store on SQLite, in a folder in memory. It is the truth and outlives every
+//     broker. Its outcomes, watermarks, leases and clock go back to an earlier state. Each call and
+//     what the checker makes of it are one moment.
 //   - queue: the scripts of redisq on maps. It is wiped, restarted empty and restored from an old
 //     snapshot. TestQueueModelIsWhatTheScriptsDo compares it with the real scripts.
 //   - deliverer: consumers that answer, refuse, hang, and lose answers; some hang all the time.
@@ -27,13 +27,16 @@
 // Histories therefore differ in detail, and a failing seed may need more than one try. With the
 // fixes reverted, the seeds of TestSeedsThatFailedOnceHold failed in 12 to 20 of 20 runs.
 //
+// storeseam.go and the files seam*.go are the calls of a broker with their faults, storeflaws.go has
+// the flaws that TestEachFlawIsFound plants in the store, storeview.go is what the checker sees of it.
+//
 // A failure prints the seed, the end of the history, and the command:
 //
 //	go test ./internal/test/simulation -run TestSeeds -simulation.seed=N -simulation.times=20
 //
 // This command runs more seeds than usual, from another range:
 //
-//	go test ./internal/test/simulation -run TestSeeds -simulation.seeds=10000 -simulation.from=1000000
+//	make seeds N=10000 FROM=1000000
 //
 // The numbers I1 to I28 in messages are those of the invariants in checker.go.
 package simulation

@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/penstock-broker/penstock/durable"
@@ -56,12 +55,13 @@ func (w *world) openJob() (string, ident.ID) {
 	s := w.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, k := range s.consumers {
-		for _, m := range s.messages[k.ChannelNo] {
+	p := s.look()
+	for _, k := range s.consumers() {
+		for _, m := range p.of(k.ChannelNo) {
 			if !concerns(m.ID, m.Audience, k) {
 				continue
 			}
-			if state := s.state(jobKey{k.No, m.ID}); state.Status != durable.Delivered && state.Status != durable.Dead {
+			if state := p.state(jobKey{k.No, m.ID}); state.Status != durable.Delivered && state.Status != durable.Dead {
 				return fmt.Sprintf("consumer %d has an open job, status %d after %d attempts", k.No, state.Status, state.Attempts),
 					m.ID
 			}
@@ -74,17 +74,20 @@ func (w *world) openJob() (string, ident.ID) {
 func (w *world) final() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	stored := map[string]*durable.Message{}
-	removed := map[uint32][]*durable.Message{0: w.store.purged}
-	for _, part := range []map[uint32][]*durable.Message{w.store.messages, removed} {
-		for _, m := range slices.Concat(slices.Collect(maps.Values(part))...) {
-			if other := stored[string(m.Payload)]; other != nil {
-				w.checker.report(m.ID, "I9: %q is stored twice, as %s too", m.Payload, other.ID)
-			}
-			stored[string(m.Payload)] = m
-			if w.byPayload[string(m.Payload)] == nil && !ident.Reserved(w.store.channels[m.ChannelNo-1].ID) {
-				w.checker.report(m.ID, "I3: %q is stored and nobody published it", m.Payload)
-			}
+	w.store.mu.Lock()
+	defer w.store.mu.Unlock()
+	p, stored := w.store.look(), map[string]*durable.Message{}
+	all := w.store.purged
+	for _, ch := range w.store.channels() {
+		all = slices.Concat(all, p.of(ch.No))
+	}
+	for _, m := range all {
+		if other := stored[string(m.Payload)]; other != nil {
+			w.checker.report(m.ID, "I9: %q is stored twice, as %s too", m.Payload, other.ID)
+		}
+		stored[string(m.Payload)] = m
+		if w.byPayload[string(m.Payload)] == nil && !ident.Reserved(w.store.channel(m.ChannelNo).ID) {
+			w.checker.report(m.ID, "I3: %q is stored and nobody published it", m.Payload)
 		}
 	}
 	for _, p := range w.published {
@@ -136,7 +139,7 @@ func (w *world) judge(p *post, m *durable.Message) {
 // reached checks that an acknowledged message reaches every consumer that had
 // joined before it was posted.
 func (w *world) reached(p *post, t try, m *durable.Message) {
-	for _, k := range w.store.consumers {
+	for _, k := range w.store.consumers() {
 		if k.ChannelNo == p.channel && w.joined[k.No] < t.sent && !concerns(m.ID, m.Audience, k) {
 			w.checker.report(m.ID, "I1: %q was posted after consumer %d joined, and is for the first %d only", p.payload, k.No,
 				m.Audience)
@@ -146,28 +149,15 @@ func (w *world) reached(p *post, t try, m *durable.Message) {
 
 // balance counts: messages for a consumer = delivered + dead (I8).
 func (w *world) balance() {
-	s := w.store
-	for _, k := range s.consumers {
-		owed, delivered, dead := 0, 0, 0
-		for _, m := range s.messages[k.ChannelNo] {
+	p := w.store.look()
+	for _, k := range w.store.consumers() {
+		owed := int64(0)
+		for _, m := range p.of(k.ChannelNo) {
 			if concerns(m.ID, m.Audience, k) {
 				owed++
 			}
 		}
-		there := func(key jobKey) bool { // outcomes may come after their message is gone
-			return key.consumer == k.No && s.message(k.ChannelNo, key.id) != nil
-		}
-		for key := range s.deliveries {
-			if there(key) {
-				delivered++
-			}
-		}
-		for key := range s.dead {
-			if _, over := s.deliveries[key]; there(key) && !over {
-				dead++
-			}
-		}
-		if owed != delivered+dead {
+		if delivered, dead := p.ended(k.No); owed != delivered+dead {
 			w.checker.report(none, "I8: consumer %d: %d jobs, %d delivered and %d dead", k.No, owed, delivered, dead)
 		}
 	}

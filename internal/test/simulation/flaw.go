@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/penstock-broker/penstock/durable"
@@ -86,13 +85,4 @@ func mix(msgs []durable.Message, all []*durable.Message) {
 			msgs[i].Payload = other.Payload
 		}
 	}
-}
-
-// ahead is the effect of marksRunAhead on watermarks.
-func ahead(marks map[uint32]ident.ID) map[uint32]ident.ID {
-	out := maps.Clone(marks)
-	for consumer, id := range out {
-		out[consumer] = ident.AtMillis(id.Millis() + 5000)
-	}
-	return out
 }

@@ -119,12 +119,13 @@ func (w *world) checkHung() {
 	if !w.plan.calm {
 		return
 	}
-	for _, k := range s.consumers {
-		for _, m := range s.messages[k.ChannelNo] {
+	p := s.look()
+	for _, k := range s.consumers() {
+		for _, m := range p.of(k.ChannelNo) {
 			if !w.hung[k.No] || !concerns(m.ID, m.Audience, k) {
 				continue
 			}
-			state := s.state(jobKey{k.No, m.ID})
+			state := p.state(jobKey{k.No, m.ID})
 			c.mu.Lock()
 			requests := len(c.trace(jobKey{k.No, m.ID}).handed)
 			c.mu.Unlock()

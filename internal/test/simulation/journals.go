@@ -253,7 +253,7 @@ func (w *world) journalled(p *post, t try, m *durable.Message) {
 		return
 	}
 	id, ok := journal.ParseReceipt(t.id, sign)
-	r, known := w.store.receiptsOf([]durable.ReceiptID{durable.ReceiptID(id)})[durable.ReceiptID(id)]
+	r, known := w.store.receipt(durable.ReceiptID(id))
 	if !ok || !known || r.Message != m.PathID() {
 		w.checker.report(m.ID, "I21: the receipt %q of %q leads to %q: valid %t, known %t %s", t.id, p.payload, r.Message, ok,
 			known, r.Reason)
@@ -270,7 +270,7 @@ func (w *world) journalled(p *post, t try, m *durable.Message) {
 func (w *world) saidLost(text string) bool {
 	r, ok := journal.ParseReceipt(text, sign)
 	for _, id := range []durable.ReceiptID{durable.ReceiptID(r), durable.ReceiptID(r.Place())} {
-		got, known := w.store.receiptsOf([]durable.ReceiptID{id})[id]
+		got, known := w.store.receipt(id)
 		if ok && known && got.Reason == "lost" {
 			return w.plan.journal.flips > 0
 		}
@@ -339,7 +339,7 @@ func (p *post) through(other *post) bool {
 // follows reports whether a message comes after another one of its ordering key.
 func (s *store) follows(m *durable.Message, earlier ident.ID) bool {
 	for id := m.ID; id != none; {
-		if id = s.links[messageKey{m.ChannelNo, id}]; id == earlier {
+		if id = s.before(m.ChannelNo, id); id == earlier {
 			return true
 		}
 	}

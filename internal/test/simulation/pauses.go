@@ -14,7 +14,7 @@ func (w *world) hold() {
 	r := draw(w.seed, word("hold"))
 	for w.plan.holds && w.faulty() {
 		time.Sleep(r.between(20*time.Millisecond, 900*time.Millisecond))
-		consumers := w.store.changes(0).Consumers
+		consumers := w.store.consumers()
 		k := consumers[r.below(len(consumers))]
 		b, act := w.broker(r.below(w.plan.brokers)), r.below(4)
 		if b == nil || !w.faulty() {
@@ -35,7 +35,7 @@ func (w *world) hold() {
 
 // unhold makes all consumers active, after the last fault: their jobs must all be there.
 func (w *world) unhold() {
-	for _, k := range w.store.changes(0).Consumers {
+	for _, k := range w.store.consumers() {
 		w.store.setState(durable.StateChange{ConsumerNo: k.No, To: durable.StateActive, Forget: true,
 			From: []durable.ConsumerState{durable.StatePaused, durable.StateDead, durable.StateGone, durable.StateProbing}})
 	}

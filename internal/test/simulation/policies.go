@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -19,7 +18,7 @@ func (w *world) policy(channel uint32, kind durable.ConsumerType) string {
 	if r := draw(w.seed, word("tombstone"), uint64(channel)); w.plan.holds && !r.hit(500) {
 		set["tombstoneAfter"], set["tombstoneWindow"] = "2", "2s"
 	}
-	r := draw(w.seed, word("policy"), uint64(channel), uint64(len(w.store.changes(0).Consumers)))
+	r := draw(w.seed, word("policy"), uint64(channel), uint64(len(w.store.consumers())))
 	if w.plan.orders && r.hit(700) {
 		set["ordered"], set["onBlocked"] = "true", []string{"block", "block", "skip", "dead-letter-key"}[r.below(4)]
 	}
@@ -29,7 +28,7 @@ func (w *world) policy(channel uint32, kind durable.ConsumerType) string {
 	if w.plan.responses && kind == durable.Push {
 		responding(&r, set)
 	}
-	if r := draw(w.seed, word("losses"), uint64(channel), uint64(len(w.store.changes(0).Consumers))); r.hit(300) {
+	if r := draw(w.seed, word("losses"), uint64(channel), uint64(len(w.store.consumers()))); r.hit(300) {
 		set["maxLeasesLost"] = strconv.Itoa(r.below(4))
 	}
 	if len(set) == 0 {
@@ -50,7 +49,8 @@ func mostAttempts(k durable.Consumer) int {
 }
 
 // checkLost checks that a job is dead because of lost leases when its consumer bears no more (I27). Those
-// before a redrive count as well: a death that was decided before it may be stored after it.
+// before a redrive count as well: a death that was decided before it may be stored after it. The store is at
+// its turn.
 func (w *world) checkLost(rows []durable.Outcome) {
 	for _, o := range rows {
 		if o.Kind != durable.OutcomeDead || o.Reason != durable.WorkerLost {
@@ -60,14 +60,8 @@ func (w *world) checkLost(rows []durable.Outcome) {
 		if parent := s.parent(of); parent != 0 {
 			of = parent // a replay bears what its consumer bears
 		}
-		s.mu.Lock()
 		k := jobKey{o.ConsumerNo, o.ID}
-		lost, stored := len(s.lost[k]), s.dead[k].Reason
-		record := ""
-		if n := int(of); n >= 1 && n <= len(s.consumers) {
-			record = s.consumers[n-1].Policy
-		}
-		s.mu.Unlock()
+		lost, stored, record := len(s.lost[k]), s.look().state(k).Reason, s.consumer(of).Policy
 		if stored != durable.WorkerLost {
 			continue // it was dead already: the first death counts
 		}
@@ -89,23 +83,24 @@ func (w *world) orderingKey(r *chance) string {
 // checkOrder checks that the message before m in its key is over for the consumer (I14). No fault
 // explains another order: the store has the order, and nothing else decides.
 func (w *world) checkOrder(k durable.Consumer, m *durable.Message) {
-	p := policies.Of(k.Policy)
-	if !p.Ordered {
+	of := policies.Of(k.Policy)
+	if !of.Ordered {
 		return
 	}
 	s := w.store
 	s.mu.Lock()
-	prev := s.message(k.ChannelNo, s.links[messageKey{k.ChannelNo, m.ID}])
+	p := s.look()
+	prev := p.message(k.ChannelNo, s.before(k.ChannelNo, m.ID))
 	if prev == nil || !concerns(prev.ID, prev.Audience, k) {
 		s.mu.Unlock()
 		return
 	}
 	before := jobKey{k.No, prev.ID}
-	state := s.state(before)
+	state := p.state(before)
 	status := state.Status
 	s.mu.Unlock()
 	if status == durable.Delivered || state.Reason == durable.QueuePurged ||
-		w.checker.wasReopened(before, p.OnBlocked != policy.Skip) || p.OnBlocked == policy.Skip && status == durable.Dead {
+		w.checker.wasReopened(before, of.OnBlocked != policy.Skip) || of.OnBlocked == policy.Skip && status == durable.Dead {
 		return
 	}
 	w.checker.report(m.ID, "I14: consumer %d got a message of %q, and the one before it, %s, has status %d", k.No,
@@ -179,8 +174,8 @@ func (w *world) unblock() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
 	defer cancel()
-	for _, k := range w.store.changes(0).Consumers {
-		if p := policies.Of(k.Policy); p.Ordered && len(w.store.deadJobs(k.No, ident.ID{}, 1)) > 0 {
+	for _, k := range w.store.consumers() {
+		if p := policies.Of(k.Policy); p.Ordered && w.store.hasDead(k.No) {
 			_, _ = b.desk.RedriveAll(ctx, k.No)
 		}
 	}

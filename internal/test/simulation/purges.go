@@ -14,7 +14,7 @@ func (w *world) purge() {
 	r := draw(w.seed, word("purge"))
 	for w.plan.purges {
 		time.Sleep(r.between(w.plan.active/12, w.plan.active/3))
-		consumers := w.store.changes(0).Consumers
+		consumers := w.store.consumers()
 		k := consumers[r.below(len(consumers))]
 		act, forget, b := r.below(3), r.hit(300), w.broker(r.below(w.plan.brokers))
 		if w.now() >= w.plan.active {

@@ -1,7 +1,9 @@
 package simulation
 
 import (
+	"context"
 	"fmt"
+	"math"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/ident"
@@ -9,8 +11,17 @@ import (
 
 // redriveSome is a person who begins a redrive of what is dead by now. Some are canaries.
 func (w *world) redriveSome(consumer uint32, canary bool) {
-	r := w.store.createRedriving(durable.Redriving{DeadSelection: durable.DeadSelection{ConsumerNo: consumer},
-		Canary: canary})
+	s := w.store
+	r, err := within(s, func(ctx context.Context) (durable.Redriving, error) {
+		r, err := s.CreateRedriving(ctx, durable.Redriving{DeadSelection: durable.DeadSelection{ConsumerNo: consumer},
+			Canary: canary}, nil)
+		s.events++
+		s.asked[redriveKey{consumer, r.No}] = s.events
+		return r, err
+	})
+	if err != nil {
+		return // the consumer has too many
+	}
 	w.checker.mu.Lock()
 	defer w.checker.mu.Unlock()
 	w.checker.redrives[redriveKey{r.ConsumerNo, r.No}] = map[ident.ID]int{}
@@ -18,7 +29,7 @@ func (w *world) redriveSome(consumer uint32, canary bool) {
 
 // redriving finds a redrive that is not over: it is running, or does not know what became of a job.
 func (w *world) redriving() string {
-	for _, r := range w.store.busyRedrivings(0) {
+	for _, r := range must(w.store.BusyRedrivings(context.Background(), 0, 1)) {
 		return fmt.Sprintf("redrive %d of consumer %d is %s, has opened %d jobs and knows of %d delivered and %d dead", r.No,
 			r.ConsumerNo, r.State, r.Redriven, r.Delivered, r.Dead)
 	}
@@ -39,9 +50,10 @@ func (c *checker) redrivenBy(k redriveKey, id ident.ID) {
 // the jobs that it has opened, and that it leaves none out when it is done (I28).
 func (w *world) checkRedrives() {
 	s := w.store
-	for k, r := range s.redrivings {
+	p, wentBack := s.look(), w.checker.wentBackOnce() // then a letter may be opened, and counted, again
+	for _, r := range s.redrives() {
+		k := redriveKey{r.ConsumerNo, r.No}
 		opened := w.checker.redrives[k]
-		wentBack := w.checker.olderAt > 0 // then a letter may be opened, and counted, again
 		for id, n := range opened {
 			if n > 1 && !wentBack {
 				w.checker.report(id, "I28: redrive %d of consumer %d has opened the letter %d times", k.no, k.consumer, n)
@@ -51,11 +63,20 @@ func (w *world) checkRedrives() {
 			w.checker.report(none, "I28: redrive %d of consumer %d has opened %d letters, and says %d, %d delivered and %d dead",
 				k.no, k.consumer, len(opened), r.Redriven, r.Delivered, r.Dead)
 		}
-		for key, o := range s.dead {
-			if r.State == durable.RedriveDone && key.consumer == k.consumer && s.died[key] < r.at &&
-				s.state(key).Status == durable.Dead && !o.Forget && !wentBack {
+		for key, at := range s.died {
+			j := p.state(key)
+			if r.State == durable.RedriveDone && key.consumer == k.consumer && at < s.asked[k] &&
+				j.Status == durable.Dead && !j.Discarded && !wentBack {
 				w.checker.report(key.id, "I28: redrive %d of consumer %d is done and has left the letter", k.no, k.consumer)
 			}
 		}
 	}
+}
+
+// redrives returns all redrives of all consumers.
+func (s *store) redrives() (out []durable.Redriving) {
+	for _, k := range s.consumers() {
+		out = append(out, must(s.Redrivings(context.Background(), k.No, math.MaxUint32, 1000))...)
+	}
+	return out
 }

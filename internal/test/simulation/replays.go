@@ -16,7 +16,7 @@ func (w *world) replay() {
 	r := draw(w.seed, word("replay"))
 	for w.plan.replays {
 		time.Sleep(r.between(w.plan.active/10, w.plan.active/3))
-		consumers := w.store.changes(0).Consumers
+		consumers := w.store.consumers()
 		k := consumers[r.below(len(consumers))]
 		act, back, b := r.below(5), r.between(0, w.plan.active), w.broker(r.below(w.plan.brokers))
 		if w.now() >= w.plan.active {
@@ -42,9 +42,11 @@ func (w *world) replay() {
 
 // resume lets all replays go on, after the last fault.
 func (w *world) resume() {
-	for _, r := range w.store.changes(0).Replays {
+	for _, r := range w.store.replays() {
 		if r.State == durable.ReplayPaused {
-			_, _ = w.store.setReplayState(r.No, durable.ReplayRunning)
+			_, _ = within(w.store, func(ctx context.Context) (durable.Replay, error) {
+				return w.store.SetReplayState(ctx, r.No, durable.ReplayRunning)
+			})
 		}
 	}
 }
@@ -53,7 +55,7 @@ func (w *world) resume() {
 // its policy, since a replay keeps no order (I18).
 func (w *world) copied(k durable.Consumer, id ident.ID, replay string) (durable.Consumer, bool) {
 	no, err := strconv.ParseUint(replay, 10, 32)
-	r, missing := w.store.replay(uint32(no))
+	r, missing := w.store.Replay(context.Background(), uint32(no))
 	if err != nil || missing != nil || r.ConsumerNo != k.No || id.Compare(r.After) <= 0 || id.Compare(r.Through) > 0 {
 		w.checker.report(id, "I18: consumer %d got a copy of replay %q, which does not have the message", k.No, replay)
 		return k, false
@@ -64,7 +66,7 @@ func (w *world) copied(k durable.Consumer, id ident.ID, replay string) (durable.
 
 // replaying finds a replay that has not ended.
 func (w *world) replaying() string {
-	for _, r := range w.store.changes(0).Replays {
+	for _, r := range w.store.replays() {
 		if !r.State.Ended() {
 			return fmt.Sprintf("replay %d of consumer %d is %s, with %d jobs up to %s", r.No, r.ConsumerNo, r.State,
 				r.Jobs, r.Settled)
@@ -78,27 +80,29 @@ func (w *world) replaying() string {
 // delivered twice is I2.
 func (w *world) checkReplays() {
 	s := w.store
-	for no, r := range s.replays {
+	p := s.look()
+	for _, r := range s.replays() {
 		if r.State != durable.ReplayDone || w.plan.retention > 0 {
 			continue
 		}
-		k, began := s.consumers[r.ConsumerNo-1], r.at.Sub(w.start)
-		for _, m := range s.messages[r.ChannelNo] {
+		k, began := s.consumer(r.ConsumerNo), s.began[r.No].Sub(w.start)
+		for _, m := range p.of(r.ChannelNo) {
 			if m.ID.Compare(r.After) <= 0 || m.ID.Compare(r.Through) > 0 || !concerns(m.ID, m.Audience, k) {
 				continue
 			}
 			t := w.checker.trace(jobKey{k.No, m.ID})
-			dead, died := s.dead[jobKey{k.No, m.ID}]
+			job := p.state(jobKey{k.No, m.ID})
 			was := r.Of != durable.ReplayDead && t.storedAt > 0 && t.storedAt < began ||
-				r.Of != durable.ReplayDelivered && died && t.storedAt == 0 && t.reopened == 0 && dead.AtMs < r.CreatedMs
-			if status := s.state(jobKey{no, m.ID}).Status; was && status != durable.Delivered && status != durable.Dead {
-				w.checker.report(m.ID, "I18: replay %d of consumer %d is done and has left the message out", no, k.No)
+				r.Of != durable.ReplayDelivered && job.Status == durable.Dead && t.storedAt == 0 && t.reopened == 0 &&
+					job.ChangedMs < r.CreatedMs
+			if status := p.state(jobKey{r.No, m.ID}).Status; was && status != durable.Delivered && status != durable.Dead {
+				w.checker.report(m.ID, "I18: replay %d of consumer %d is done and has left the message out", r.No, k.No)
 			}
 		}
-		if delivered, dead := s.outcomesOf(no); delivered+dead != r.Matched || r.Jobs > r.Matched ||
+		if delivered, dead := p.ended(r.No); delivered+dead != r.Matched || r.Jobs > r.Matched ||
 			r.Delivered != delivered || r.Dead != dead {
 			w.checker.report(none, "I18: replay %d has %d jobs, %d on its way, %d delivered and %d dead; its outcomes are %d "+
-				"and %d", no, r.Matched, r.Jobs, r.Delivered, r.Dead, delivered, dead)
+				"and %d", r.No, r.Matched, r.Jobs, r.Delivered, r.Dead, delivered, dead)
 		}
 	}
 }

@@ -157,12 +157,12 @@ func (w *world) replied(h *fasthttp.RequestHeader, id ident.ID, body string) boo
 		return false
 	}
 	k := w.store.consumer(key.ConsumerNo)
-	rows := w.store.exchangesOf(key.ConsumerNo, []ident.ID{key.ID})
+	row := w.store.exchange(jobKey{key.ConsumerNo, key.ID})
 	found := w.store.messagesByID(k.ChannelNo, []ident.ID{key.ID})
 	switch {
 	case len(found) == 0 && w.plan.retention > 0: // removed while a copy was in flight
 		return true
-	case len(rows) == 0 || string(rows[0].Body) != body || !w.receivers.gave(jobKey{k.No, key.ID}, body):
+	case row == nil || string(row.Body) != body || !w.receivers.gave(jobKey{k.No, key.ID}, body):
 		w.checker.report(key.ID, "I17: the producer got %q, which is not the stored response of consumer %d", body, k.No)
 	case len(found) == 0 || string(h.Peek(exchange.InReplyTo)) != found[0].PublicID() ||
 		string(h.Peek(exchange.ConsumerID)) != k.ID ||
@@ -182,8 +182,8 @@ func (w *world) resend() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
 	defer cancel()
-	for _, k := range w.store.changes(0).Consumers {
-		if k.CallbackURL == senderURL && len(w.store.deadJobs(k.No, none, 1)) > 0 {
+	for _, k := range w.store.consumers() {
+		if k.CallbackURL == senderURL && w.store.hasDead(k.No) {
 			_, _ = b.desk.RedriveAll(ctx, k.No)
 		}
 	}
@@ -194,23 +194,24 @@ func (w *world) resend() {
 func (w *world) checkResponses() {
 	s := w.store
 	replies := map[durable.ExchangeKey]*durable.Message{}
-	for _, ch := range s.channels {
+	p := s.look()
+	for _, ch := range s.channels() {
 		if ident.RepliesTo(ch.ID) == 0 {
 			continue
 		}
-		for _, m := range s.messages[ch.No] {
+		for _, m := range p.of(ch.No) {
 			replies[exchange.ParseReplyID(m.Key)] = m
 		}
 	}
-	for _, k := range s.consumers {
+	for _, k := range s.consumers() {
 		if policies.Of(k.Policy).Responses != policy.ResponsesCallback {
 			continue
 		}
-		for _, m := range s.messages[k.ChannelNo] {
+		for _, m := range p.of(k.ChannelNo) {
 			key := jobKey{k.No, m.ID}
-			e, reply := s.exchanges[key], replies[durable.ExchangeKey{ConsumerNo: k.No, ID: m.ID}]
+			e, reply := s.exchange(key), replies[durable.ExchangeKey{ConsumerNo: k.No, ID: m.ID}]
 			switch {
-			case e == nil && s.state(key).Status != durable.Delivered:
+			case e == nil && p.state(key).Status != durable.Delivered:
 			case e == nil:
 				w.checker.report(m.ID, "I17: consumer %d took a message, and its response is lost", k.No)
 			case e.State != durable.ResponseDelivered:

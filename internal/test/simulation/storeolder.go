@@ -1,43 +1,32 @@
 package simulation
 
 import (
-	"maps"
-	"slices"
+	"context"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
-	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // An olderState is what a replica has that misses the last writes of outcomes, or a backup. Messages
-// are not in it: one that is lost with the store is lost.
+// and the catalogue are not in it: one that is lost with the store is lost.
 type olderState struct {
-	deliveries, open, dead map[jobKey]durable.Outcome
-	redriven               map[jobKey]int64
-	counted, ended         map[jobKey]counts
-	redrivings             map[redriveKey]*storedRedrive
-	attempts               map[attemptKey]bool
-	marks                  map[uint32]ident.ID
-	nodes                  []durable.Node
-	beat, history          int64
+	putBack map[string]func() // by table
+	clock   durable.Clock
 }
+
+// outcomeTables are the tables of an olderState.
+var outcomeTables = []string{"deliveries", "open_jobs", "dead_jobs", "dead_groups", "redrives", "redrivings",
+	"redriving_jobs", "attempts", "marks", "books", "nodes"}
 
 // older copies the state.
 func (s *store) older() *olderState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &olderState{deliveries: maps.Clone(s.deliveries), open: maps.Clone(s.open), dead: maps.Clone(s.dead),
-		redriven: maps.Clone(s.redriven), counted: maps.Clone(s.counted), ended: maps.Clone(s.ended),
-		attempts: maps.Clone(s.attempts), marks: maps.Clone(s.marks), nodes: slices.Clone(s.nodes), beat: s.beat,
-		history: s.history, redrivings: cloneRedrives(s.redrivings)}
-}
-
-func cloneRedrives(all map[redriveKey]*storedRedrive) map[redriveKey]*storedRedrive {
-	out := map[redriveKey]*storedRedrive{}
-	for k, r := range all {
-		out[k] = r.clone()
+	o := &olderState{putBack: map[string]func(){}, clock: must(s.Clock(context.Background()))}
+	for _, table := range outcomeTables {
+		o.putBack[table] = s.keep(table, "")
 	}
-	return out
+	return o
 }
 
 // goBack restores a state, and returns the jobs that are open again. A state in which no broker has
@@ -45,21 +34,34 @@ func cloneRedrives(all map[redriveKey]*storedRedrive) map[redriveKey]*storedRedr
 func (s *store) goBack(o *olderState) (opened []jobKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if o == nil || s.beat == o.beat {
+	if o == nil || must(s.Clock(context.Background())).Beat == o.clock.Beat {
 		return nil
 	}
-	for _, part := range []map[jobKey]durable.Outcome{s.deliveries, s.dead, s.open} {
-		for k := range part {
+	before := s.jobs()
+	for _, table := range outcomeTables {
+		s.write(`DELETE FROM ` + table)
+		o.putBack[table]()
+	}
+	s.write(`UPDATE clock SET beat = ?, history = ?`, o.clock.Beat, o.clock.History)
+	after := s.jobs()
+	for k, status := range before {
+		if status != durable.Waiting && after[k] != durable.Delivered {
 			opened = append(opened, k)
 		}
 	}
-	s.deliveries, s.open, s.dead, s.redriven = maps.Clone(o.deliveries), maps.Clone(o.open), maps.Clone(
-		o.dead), maps.Clone(o.redriven)
-	s.counted, s.ended = maps.Clone(o.counted), maps.Clone(o.ended)
-	s.redrivings = cloneRedrives(o.redrivings)
-	s.attempts, s.marks, s.nodes = maps.Clone(o.attempts), maps.Clone(o.marks), slices.Clone(o.nodes)
-	s.beat, s.history = o.beat, o.history
-	return slices.DeleteFunc(opened, func(k jobKey) bool { return s.state(k).Status == durable.Delivered })
+	return opened
+}
+
+// jobs returns the status of each job of each consumer. Call it with mu held.
+func (s *store) jobs() map[jobKey]durable.JobStatus {
+	out, p := map[jobKey]durable.JobStatus{}, s.look()
+	for _, k := range s.consumers() {
+		for _, m := range p.of(k.ChannelNo) {
+			key := jobKey{k.No, m.ID}
+			out[key] = p.state(key).Status
+		}
+	}
+	return out
 }
 
 // storeWentBack records jobs that may be given out again, whatever became of them.
@@ -75,6 +77,13 @@ func (c *checker) storeWentBack(opened []jobKey) {
 	for _, k := range opened {
 		c.trace(k).storedAt = 0
 	}
+}
+
+// wentBackOnce reports whether the store went back in this run.
+func (c *checker) wentBackOnce() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.olderAt > 0
 }
 
 // outcomesLost reports whether the store went back while a request may have been under way.

@@ -91,7 +91,7 @@ func (w *world) operate(e trouble) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
 	defer cancel()
-	for _, k := range w.store.changes(0).Consumers {
+	for _, k := range w.store.consumers() {
 		if e.kind == redrive {
 			if e.span%2 == 0 && w.store.parent(k.No) == 0 {
 				w.redriveSome(k.No, e.span%4 == 0)
@@ -103,7 +103,7 @@ func (w *world) operate(e trouble) {
 		// A job that is younger may be offered as fresh after it was re-triggered:
 		// then it can be in two sets, see redisq.Fresh.
 		old := ident.AtMillis(w.store.nowMs() - rationalDelay.Milliseconds())
-		for _, h := range w.store.heads(k.ChannelNo, -1, none, old, 3) {
+		for _, h := range must(w.store.Heads(context.Background(), k.ChannelNo, none, old, 3)) {
 			if concerns(h.ID, h.Audience, k) {
 				_, _ = b.desk.RetriggerJob(ctx, k.No, durable.Head{ID: h.ID, Audience: h.Audience, Priority: h.Priority}, false)
 			}

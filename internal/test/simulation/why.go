@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
@@ -16,87 +17,21 @@ import (
 // An onlooker has both servers before its eyes at one moment: whoever uses it holds their locks. It is
 // the store and the queue of an explainer whose calls never fail.
 type onlooker struct {
+	*durable.Store
 	w *world
-}
-
-func (o onlooker) circumstances(k *durable.Consumer) durable.Circumstances {
-	s := o.w.store
-	c := durable.Circumstances{Version: k.Version, State: k.State, Settled: s.marks[k.No], Hold: s.holds[k.No]}
-	c.ConsumerNo, c.Pace.ConsumerNo, c.Hold.ConsumerNo = k.No, k.No, k.No
-	return c
-}
-
-func (o onlooker) Facts(context.Context, []uint32) ([]durable.Fact, error) { return nil, nil }
-
-func (o onlooker) CircumstancesOf(_ context.Context, no uint32) (durable.Circumstances, error) {
-	return o.circumstances(&o.w.store.consumers[no-1]), nil
-}
-
-func (o onlooker) plight(k *durable.Consumer, m *durable.Message) durable.Plight {
-	s := o.w.store
-	p := durable.Plight{Circumstances: o.circumstances(k), Head: m.Head(), ProducerNo: m.ProducerNo,
-		Job: s.state(jobKey{k.No, m.ID})}
-	p.Returned = p.Job.Status == durable.Open && s.open[jobKey{k.No, m.ID}].Kind == durable.OutcomeGivenBack
-	return p
-}
-
-func (o onlooker) PlightOf(_ context.Context, channel uint32, id ident.ID, no uint32) (durable.Plight, error) {
-	m := o.w.store.message(channel, id)
-	if m == nil {
-		return durable.Plight{}, durable.ErrNotFound
-	}
-	return o.plight(&o.w.store.consumers[no-1], m), nil
-}
-
-func (o onlooker) Plights(_ context.Context, channel uint32, id ident.ID, limit int) (out []durable.Plight, _ error) {
-	m := o.w.store.message(channel, id)
-	for i := range o.w.store.consumers {
-		if k := &o.w.store.consumers[i]; m != nil && k.ChannelNo == channel && len(out) < limit {
-			out = append(out, o.plight(k, m))
-		}
-	}
-	return out, nil
-}
-
-func (o onlooker) Blocker(_ context.Context, k durable.Consumer, id ident.ID, dead bool) (p durable.Plight, err error) {
-	s := o.w.store
-	err = durable.ErrNotFound
-	for range 100 {
-		if id = s.links[messageKey{k.ChannelNo, id}]; id == none {
-			break
-		}
-		m := s.message(k.ChannelNo, id)
-		if m == nil || !k.Concerns(m.Head()) {
-			continue
-		}
-		at := o.plight(&k, m)
-		if at.Job.Status == durable.Delivered || at.Job.Status == durable.Dead && (!dead || at.Job.Discarded) {
-			continue
-		}
-		p, err = at, nil
-	}
-	return p, err
 }
 
 // openJobs calls f for each job of a consumer that is not over.
 func (o onlooker) openJobs(k *durable.Consumer, f func(m *durable.Message, state durable.JobState)) {
-	for _, m := range o.w.store.messages[k.ChannelNo] {
+	p := o.w.store.look()
+	for _, m := range p.of(k.ChannelNo) {
 		if !k.Concerns(m.Head()) {
 			continue
 		}
-		if state := o.w.store.state(jobKey{k.No, m.ID}); !state.Status.Over() {
+		if state := p.state(jobKey{k.No, m.ID}); !state.Status.Over() {
 			f(m, state)
 		}
 	}
-}
-
-func (o onlooker) UnfinishedJobs(_ context.Context, k durable.Consumer, _ ident.ID,
-	_ int) (out []durable.Unfinished, all bool, _ error) {
-	o.openJobs(&k, func(m *durable.Message, state durable.JobState) {
-		out = append(out, durable.Unfinished{ID: m.ID, NextMs: state.NextMs, ChangedMs: state.ChangedMs,
-			Returned: o.plight(&k, m).Returned})
-	})
-	return out, true, nil
 }
 
 func (o onlooker) Probe(_ context.Context, consumer uint32, ids []ident.ID) (out []redisq.Standing, _ error) {
@@ -144,15 +79,15 @@ func (w *world) checkWhy() {
 	defer w.server.mu.Unlock()
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
-	o := onlooker{w}
+	o := onlooker{w.store.Store, w}
 	e := why.New(why.Options{Store: o, Queue: o, Policies: policies, NowMs: w.store.nowMs,
 		NoWorkerAfter: 5 * time.Second, RationalDelay: rationalDelay})
-	for i := range w.store.consumers {
-		k := &w.store.consumers[i]
-		if k.Deleted() || k.ChannelNo == 0 { // the number of a replay
+	for _, one := range w.store.consumers() {
+		k := &one
+		if k.Deleted() {
 			continue
 		}
-		ch := &catalogue.Channel{Channel: w.store.channels[k.ChannelNo-1]}
+		ch := &catalogue.Channel{Channel: w.store.channel(k.ChannelNo)}
 		waiting := 0
 		o.openJobs(k, func(m *durable.Message, _ durable.JobState) {
 			if at := o.lane(k.No).Standing(m.ID); at.State == redisq.Leased {
@@ -169,9 +104,12 @@ func (w *world) checkWhy() {
 			}
 		})
 		got := e.Consumer(context.Background(), ch, k)
-		if (waiting > 0) != (len(got.Reasons) > 0) {
+		reasons := slices.DeleteFunc(got.Reasons, func(r apitype.WhyReason) bool { // of a consumer without jobs, too
+			return why.Code(r.Code) == why.ChannelPaused && ch.Paused
+		})
+		if (waiting > 0) != (len(reasons) > 0) {
 			w.checker.report(none, "I26: consumer %d has %d open jobs that wait, and %d reasons: %s", k.No, waiting,
-				len(got.Reasons), got.Summary)
+				len(reasons), got.Summary)
 		}
 	}
 }
@@ -215,11 +153,7 @@ func (w *world) untrue(o onlooker, k *durable.Consumer, m *durable.Message, r *a
 	return ""
 }
 
-// Tasks and Peek are asked only where the workers are known.
-func (o onlooker) Tasks(context.Context, uint32, []ident.ID) (map[ident.ID]string, error) {
-	return nil, nil
-}
-
+// Peek is asked only where the workers are known.
 func (o onlooker) Peek(context.Context, uint32, *redisq.Cursor, int) ([]redisq.Waiting, error) {
 	return nil, nil
 }

@@ -205,7 +205,7 @@ func (p *worker) told(job, state string, status int) {
 	p.w.told("told", fmt.Sprintf("consumer %d: %s of %s is 202", p.k.No, state, id))
 	s := p.w.store
 	s.mu.Lock()
-	got := s.state(jobKey{p.k.No, id}).Status
+	got := s.look().state(jobKey{p.k.No, id}).Status
 	// Retention removes what is over, before its worker hears of it at times.
 	gone := slices.ContainsFunc(s.purged, func(m *durable.Message) bool { return m.ID == id })
 	s.mu.Unlock()

@@ -109,17 +109,17 @@ type away struct{ until atomic.Int64 }
 func (a *away) now() bool             { return time.Now().UnixNano() < a.until.Load() }
 func (a *away) begin(d time.Duration) { a.until.Store(time.Now().Add(d).UnixNano()) }
 
-func newWorld(seed uint64, p plan, f flaw) *world {
+func newWorld(seed uint64, p plan, f flaw, st *store) *world {
 	w := &world{seed: seed, plan: p, flaw: f, start: time.Now(), byPayload: map[string]*post{},
 		joined: map[uint32]time.Duration{}}
 	w.receivers.given, w.receivers.results = map[jobKey][]string{}, map[string]result{}
 	w.history.start = w.start
 	w.acting.ended.L, w.rounds.ended.L = &w.acting.mu, &w.rounds.mu
 	w.checker = newChecker(w)
-	w.store = newStore(func() time.Time { return time.Now().Add(p.storeSkew) })
+	w.store = st
+	w.store.report = func(format string, args ...any) { w.checker.report(none, format, args...) }
 	w.server = newServer(func() time.Time { return time.Now().Add(p.queueSkew) }, w.store.behind)
 	w.store.flaw, w.server.flaw = f, f
-	w.store.trusted = f == storeClockGoesBack
 	w.brokers, w.vacant = make([]*broker, p.brokers), make([]bool, p.brokers)
 	w.disk = &disk{w: w, files: map[string]*diskFile{}}
 	return w
