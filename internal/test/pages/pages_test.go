@@ -61,7 +61,8 @@ var apiPages = []string{"docs/api.md", "docs/resources.md", "docs/groups.md", "d
 	"docs/consuming.md", "docs/messages.md", "docs/deadletters.md", "docs/responses.md", "docs/notices.md",
 	"docs/operating.md", "docs/why.md", "docs/workers.md", "docs/sqs.md", "docs/tokens.md", "docs/metrics.md",
 	"docs/dashboard.md", "docs/dashboard-pages.md", "docs/acknowledgements.md",
-	"docs/replays.md", "docs/fields.md", "docs/consumer-metrics.md", "docs/portal.md", "docs/audit.md", "docs/brokers.md", "docs/openapi.md"}
+	"docs/replays.md", "docs/fields.md", "docs/consumer-metrics.md", "docs/portal.md", "docs/audit.md",
+	"docs/brokers.md", "docs/openapi.md"}
 
 // apiTable returns what stands between the comments of a table that exactly one of apiPages has.
 func apiTable(t *testing.T, name string) string {
