@@ -26,7 +26,7 @@ BASE      ?= main
 SMOKE     := ^Test(TheDefaultsAreThePromisedOnes|ThePageOfSettingsIsTrue|WhatIsWrongIsNamed|HelpAndVersionGoToStdout|Push|Pull|Redrive|Bulks|RestartKeepsEverything)$$
 
 .DEFAULT_GOAL := help
-.PHONY: help run listen demo-responses build dist packages reproducible seeds t test test-quick mutants contract modules lint vuln bench bench-compare bench-guard bench-tuning bench-bridge bench-clients peers bench-go board openapi breaking drills fuzz up down relay-real faults upgrade galera test-faults test-clock clean webhooks
+.PHONY: help run listen demo-responses build dist packages reproducible seeds t test test-quick mutants contract modules lint vuln bench bench-compare bench-guard bench-tuning bench-bridge bench-clients peers bench-go pictures board openapi breaking drills fuzz up down relay-real faults upgrade galera test-faults test-clock clean webhooks
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -132,6 +132,9 @@ webhooks: ## verify signed deliveries with the npm package standardwebhooks (nee
 
 bench-go: ## run the Go benchmarks of the packages
 	$(GO) test -run '^$$' -bench . -skip '^BenchmarkDrill' -benchmem ./...
+
+pictures: ## write docs/pictures, one for each page of the dashboard, from a broker with data in Chromium
+	PENSTOCK_SCREENS=$(CURDIR)/docs/pictures PENSTOCK_TEST_SERVERS=none $(GO) test -count=1 -run EachPageOfTheDashboardHasAPicture ./cmd/broker
 
 board: ## write the board for Grafana, deploy/grafana/penstock.json
 	$(GO) generate ./deploy/grafana

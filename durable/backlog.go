@@ -17,16 +17,19 @@ type Backlog struct {
 	More   bool     // there are messages behind those that were read: more jobs may be open
 }
 
-const (
-	selectSettled = `
+const selectSettled = `
 SELECT message_id
 FROM marks
 WHERE consumer_no = ?`
 
-	countOpenJobs = `
+// countBacklog has a row for the open jobs, one for the jobs of messages that are in no table of jobs, one for the
+// messages behind those that it reads (0 or 1), and one for the dead letters: kind, number and the oldest message. The
+// inner queries bound what is read, whatever became of the jobs.
+var countBacklog = `
 SELECT
-    COUNT(*),
-    MIN(id)
+    0 AS kind,
+    COUNT(*) AS jobs,
+    MIN(o.id) AS oldest
 FROM (
     SELECT message_id AS id
     FROM open_jobs
@@ -35,22 +38,10 @@ FROM (
     LIMIT ?
 ) o
 WHERE NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.consumer_no = ? AND d.message_id = o.id)
-  AND NOT EXISTS (SELECT 1 FROM dead_jobs x WHERE x.consumer_no = ? AND x.message_id = o.id)`
-
-	countDeadJobs = `
-SELECT COUNT(*)
-FROM (
-    SELECT message_id
-    FROM dead_jobs
-    WHERE consumer_no = ?
-      AND disposal <> 2
-    LIMIT ?
-) x`
-)
-
-// The inner query bounds what is read, whatever became of the jobs.
-var countWaitingJobs = `
+  AND NOT EXISTS (SELECT 1 FROM dead_jobs x WHERE x.consumer_no = ? AND x.message_id = o.id)
+UNION ALL
 SELECT
+    1,
     COUNT(*),
     MIN(m.id)
 FROM (
@@ -64,20 +55,36 @@ FROM (
 ) m
 WHERE NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.consumer_no = ? AND d.message_id = m.id)
   AND NOT EXISTS (SELECT 1 FROM open_jobs o WHERE o.consumer_no = ? AND o.message_id = m.id)
-  AND NOT EXISTS (SELECT 1 FROM dead_jobs x WHERE x.consumer_no = ? AND x.message_id = m.id)`
-
-// selectBehind has the first message behind those that countWaitingJobs reads.
-var selectBehind = `
-SELECT id
-FROM messages
-WHERE channel_no = ?
-  AND id > ?
-  AND ` + concernsIn("") + `
-ORDER BY id
-LIMIT 1 OFFSET ?`
+  AND NOT EXISTS (SELECT 1 FROM dead_jobs x WHERE x.consumer_no = ? AND x.message_id = m.id)
+UNION ALL
+SELECT
+    2,
+    COUNT(*),
+    MIN(b.id)
+FROM (
+    SELECT id
+    FROM messages
+    WHERE channel_no = ?
+      AND id > ?
+      AND ` + concernsIn("") + `
+    ORDER BY id
+    LIMIT 1 OFFSET ?
+) b
+UNION ALL
+SELECT
+    3,
+    COUNT(*),
+    MIN(x.message_id)
+FROM (
+    SELECT message_id
+    FROM dead_jobs
+    WHERE consumer_no = ?
+      AND disposal <> 2
+    LIMIT ?
+) x`
 
 // Backlog counts the jobs of a consumer. It reads at most limit messages above the settled
-// watermark, limit open jobs and limit dead letters.
+// watermark, limit open jobs and limit dead letters, in two statements.
 func (s *Store) Backlog(ctx context.Context, k Consumer, limit int) (b Backlog, err error) {
 	err = repeat(ctx, "count the jobs of a consumer", func(ctx context.Context) error {
 		b = Backlog{}
@@ -86,30 +93,36 @@ func (s *Store) Backlog(ctx context.Context, k Consumer, limit int) (b Backlog, 
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		if err := s.countBacklog(ctx, &b, countOpenJobs, k.No, limit, k.No, k.No); err != nil {
-			return err
-		}
-		args := append(k.appendConcerns([]any{k.ChannelNo, settled[:]}), limit, k.No, k.No, k.No)
-		err = s.countBacklog(ctx, &b, countWaitingJobs, args...)
+		args := []any{k.No, limit, k.No, k.No}
+		args = append(k.appendConcerns(append(args, k.ChannelNo, settled[:])), limit, k.No, k.No, k.No)
+		args = append(k.appendConcerns(append(args, k.ChannelNo, settled[:])), limit, k.No, limit)
+		rows, err := s.reads.QueryContext(ctx, countBacklog, args...)
 		if err != nil {
 			return err
 		}
-		var behind ident.ID
-		err = s.reads.QueryRowContext(ctx, selectBehind, args[:len(args)-3]...).Scan(asID{&behind})
-		if b.More = err == nil; err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return err
+		defer rows.Close()
+		for rows.Next() {
+			var kind, n int
+			var oldest []byte
+			if err := rows.Scan(&kind, &n, &oldest); err != nil {
+				return err
+			}
+			b.add(kind, n, oldest)
 		}
-		return s.reads.QueryRowContext(ctx, countDeadJobs, k.No, limit).Scan(&b.Dead)
+		return rows.Err()
 	})
 	return b, err
 }
 
-// countBacklog adds the jobs that a query counts.
-func (s *Store) countBacklog(ctx context.Context, b *Backlog, query string, args ...any) error {
-	var n int
-	var oldest []byte
-	if err := s.reads.QueryRowContext(ctx, query, args...).Scan(&n, &oldest); err != nil {
-		return err
+// add takes a row of countBacklog.
+func (b *Backlog) add(kind, n int, oldest []byte) {
+	switch kind {
+	case 2:
+		b.More = n > 0
+		return
+	case 3:
+		b.Dead = n
+		return
 	}
 	b.Open += n
 	if len(oldest) == ident.Size {
@@ -117,5 +130,4 @@ func (s *Store) countBacklog(ctx context.Context, b *Backlog, query string, args
 			b.Oldest = id
 		}
 	}
-	return nil
 }

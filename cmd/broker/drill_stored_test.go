@@ -3,13 +3,17 @@ package main
 import (
 	"database/sql"
 	"fmt"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/penstock-broker/penstock/internal/model/ident"
+	"github.com/penstock-broker/penstock/internal/test/screens"
 )
 
 const (
@@ -21,7 +25,8 @@ const (
 	storedAsks = 15
 )
 
-// BenchmarkDrillStored asks the routes of operators while the store has JOBS messages of one channel: one
+// BenchmarkDrillStored asks the routes of operators and the pages of the dashboard while the store has JOBS
+// messages of one channel: one
 // consumer got all of them, of which one in a hundred is a dead letter, and another one has 50 000 jobs that
 // failed once. The goal is 200 ms for each answer:
 //
@@ -44,10 +49,35 @@ func BenchmarkDrillStored(b *testing.B) {
 	ids := r.store(n, template)
 	p = r.start()
 	p.put("/producer/other", "token", "t")
+	p.put("/group/g")
 	r.say("%d messages are stored", n)
-	at := func(i int) string { return ids(i).Time().Format(time.RFC3339) }
+	asks := append(routesOfOperators(ids, n), screensOfOperators(p, ids, n)...)
 	slowest := 0.0
-	for _, ask := range []struct{ name, method, path, body string }{
+	for _, ask := range asks {
+		var took []float64
+		var last reply
+		for range storedAsks {
+			begun := time.Now()
+			last = p.do(ask.method, ask.path, ask.body, "Accept", ask.accept)
+			took = append(took, float64(time.Since(begun).Microseconds())/1000)
+			if last.status != 200 {
+				b.Fatalf("%s: %d %s", ask.path, last.status, last.body)
+			}
+		}
+		slices.Sort(took)
+		slowest = max(slowest, took[len(took)-1])
+		r.say("%-40s median %8.1f ms, slowest %8.1f ms, %6d bytes", ask.name, took[len(took)/2], took[len(took)-1],
+			len(last.body))
+	}
+	r.report("slowest-ms", slowest, "the slowest answer")
+}
+
+// A storedAsk is a request of BenchmarkDrillStored.
+type storedAsk struct{ name, method, path, body, accept string }
+
+func routesOfOperators(ids func(i int) ident.ID, n int) (asks []storedAsk) {
+	at := func(i int) string { return ids(i).Time().Format(time.RFC3339) }
+	for _, ask := range [][4]string{
 		{"all consumers", "GET", "/consumers?sort=oldest", ""},
 		{"held consumers", "GET", "/consumers?held=true", ""},
 		{"a consumer", "GET", "/channel/c/consumer/k", ""},
@@ -75,22 +105,32 @@ func BenchmarkDrillStored(b *testing.B) {
 		{"history", "GET", "/history?channel=c&consumer=k", ""},
 		{"metrics of consumers", "GET", "/metrics/consumers", ""},
 	} {
-		var took []float64
-		var last reply
-		for range storedAsks {
-			begun := time.Now()
-			last = p.do(ask.method, ask.path, ask.body)
-			took = append(took, float64(time.Since(begun).Microseconds())/1000)
-			if last.status != 200 {
-				b.Fatalf("%s: %d %s", ask.path, last.status, last.body)
-			}
-		}
-		slices.Sort(took)
-		slowest = max(slowest, took[len(took)-1])
-		r.say("%-26s median %8.1f ms, slowest %8.1f ms, %6d bytes", ask.name, took[len(took)/2], took[len(took)-1],
-			len(last.body))
+		asks = append(asks, storedAsk{ask[0], ask[1], ask[2], ask[3], "application/json"})
 	}
-	r.report("slowest-ms", slowest, "the slowest answer")
+	return asks
+}
+
+// screensOfOperators are the pages of the dashboard, each of the table of routes at least once.
+func screensOfOperators(p *process, ids func(i int) ident.ID, n int) (asks []storedAsk) {
+	p.t.Helper()
+	paths := []string{"/ui/", "/ui/?over=30d", "/ui/channels", "/ui/groups", "/ui/channel/c", "/ui/consumers?sort=dead",
+		"/ui/channel/c/consumer/k", "/ui/channel/c/consumer/pull?over=30d", "/ui/channel/c/message/" + ids(n/2).String(),
+		"/ui/channel/c/message/" + ids(n/2).String() + "/raw",
+		"/ui/channel/c/consumer/k/job/" + ids(storedDead).Job(0).String(), "/ui/dlq", "/ui/dlq?channel=c&consumer=k",
+		"/ui/dlq/export?channel=c&consumer=k", "/ui/redrives?channel=c&consumer=k", "/ui/scheduled?channel=c",
+		"/ui/bulks?channel=c", "/ui/replays?channel=c&consumer=k", "/ui/brokers", "/ui/brokers?show=settings", "/ui/bench",
+		"/ui/publish?channel=c&again=" + ids(n/2).String(), "/ui/search?q=pu", "/ui/search?q=" + ids(n/2).String(),
+		"/ui/search?q=consumer:k+state:dead+age%3E1h+error:500", "/ui/search?q=consumer:k+state:dead+payload:needle",
+		"/ui/search?q=consumer:pull+state:delayed+error:worker", "/ui/group/g/action/pause", "/ui/channel/c/action/pause",
+		"/ui/channel/c/consumer/k/action/redrive?canary=true", "/ui/channel/c/consumer/pull/action/purge",
+		"/ui/channel/c/consumer/pull/action/retry", "/ui/login"}
+	require.Empty(p.t, screens.Missed(screenRoutes(), append(paths, revealScreen)))
+	for _, at := range paths {
+		name, _ := url.QueryUnescape(strings.NewReplacer(ids(n/2).String(), "ID", ids(storedDead).Job(0).String(),
+			"JOB").Replace(at))
+		asks = append(asks, storedAsk{name, "GET", at, "", "text/html"})
+	}
+	return asks
 }
 
 // store fills the tables with n messages like the template, from two hours ago on, and returns their IDs by their

@@ -91,8 +91,10 @@ func TestEachMetricThatIsNamedExistsAndEachThatExistsIsOnThePage(t *testing.T) {
 	rows := regexp.MustCompile("(?m)^\\| `(penstock_[a-z0-9_]+)` \\| [^|]+ \\| [^|]*\\|[^|]*\\|$")
 	text, err := os.ReadFile("../../docs/metrics.md")
 	require.NoError(t, err)
+	consumers, err := os.ReadFile("../../docs/consumer-metrics.md")
+	require.NoError(t, err)
 	var listed []string
-	for _, m := range rows.FindAllStringSubmatch(string(text), -1) {
+	for _, m := range rows.FindAllStringSubmatch(string(text)+string(consumers), -1) {
 		listed = append(listed, m[1])
 	}
 	slices.Sort(listed)

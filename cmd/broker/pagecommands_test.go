@@ -38,7 +38,7 @@ func TestTheCommandsOfThePagesWorkInAnyState(t *testing.T) {
 		p, printed := startDemoBroker(t, w)
 		for round := range 2 {
 			text := "set -e -o pipefail\ncurl() { command curl --fail-with-body --retry 9 \"$@\"; }\n" + builtBroker(w)
-			for _, page := range []string{"README.md", "docs/first-steps.md", "docs/publishing.md", "docs/delivery.md",
+			for _, page := range []string{"README.md", "docs/first-steps.md", "docs/publishing.md", "docs/consumer-life.md",
 				"docs/tokens.md", "docs/bulk.md", "docs/resources.md", "docs/scheduling.md"} {
 				text += pageCommands(t, page)
 			}

@@ -43,7 +43,7 @@ func TestRedisOverTLSIsTrustedOnlyWithItsAuthority(t *testing.T) {
 	require.NotContains(t, p.log.String(), "s3cret")
 }
 
-// leastRights are the rules in docs/configuration.md, without name and password, and without the
+// leastRights are the rules in docs/settings-together.md, without name and password, and without the
 // command of a Redis whose clock went back.
 var leastRights = slices.DeleteFunc(redisq.Rights(), func(rule string) bool { return rule == "+unlink" })
 
@@ -51,7 +51,7 @@ var scriptCommand = regexp.MustCompile(`redis\.call\('([A-Z]+)'`)
 
 // A script that is rarely run needs its commands too.
 func TestTheDocumentedRightsOfARedisUserCoverTheScripts(t *testing.T) {
-	page, err := os.ReadFile("../../docs/configuration.md")
+	page, err := os.ReadFile("../../docs/settings-together.md")
 	require.NoError(t, err)
 	_, rules, found := strings.Cut(string(page), "ACL SETUSER penstock on >PASSWORD ")
 	require.True(t, found)

@@ -25,8 +25,12 @@ func benchReports(t *testing.T) string {
 	folder := t.TempDir()
 	report := func(name string, lost int64, ago time.Duration) string {
 		r := &bench.Report{Format: 1, Kind: "run", Created: time.Now(), Stores: "SQLite, embedded Redis",
-			Config:  bench.Config{Connections: 16, PushConsumers: 2},
-			Results: []*bench.Result{{Seconds: 30, AckedRate: 8431, DeliveredRate: 16_862, Ledger: &bench.Verdict{Lost: lost}}}}
+			Hardware: bench.Hardware{CPU: "an example", Cores: 8, MemoryMB: 16_384},
+			Config:   bench.Config{Connections: 16, PushConsumers: 2},
+			Results: []*bench.Result{{Seconds: 30, AckedRate: 8431, DeliveredRate: 16_862,
+				Ack:      bench.Latency{Count: 252_930, P50: 1.5, P90: 3.1, P95: 4.4, P99: 9.2, P999: 14, Max: 30},
+				Delivery: bench.Latency{Count: 505_860, P50: 2.1, P90: 4.2, P95: 6, P99: 12, P999: 19, Max: 41},
+				Ledger:   &bench.Verdict{Lost: lost}}}}
 		for i := range 30 {
 			r.Results[0].Series = append(r.Results[0].Series, bench.Sample{At: float64(i), Acked: 8400 + float64(i),
 				Delivered: 16_800, P50: 1.5, P99: 9 + float64(i%7)})

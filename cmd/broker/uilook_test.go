@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/internal/test/browser"
+	"github.com/penstock-broker/penstock/internal/test/screens"
 )
 
 // picturesFolder names a folder that gets the pictures of the pages, to be looked at.
@@ -22,6 +23,7 @@ const picturesFolder = "PENSTOCK_PICTURES"
 func TestThePagesOfTheDashboardInABrowser(t *testing.T) {
 	parallel(t)
 	p, pages := dashboardWithData(t)
+	require.Empty(t, screens.Missed(screenRoutes(), append(pages, revealScreen)), "each page is looked at")
 	b := browser.Start(t)
 	for _, width := range []int{360, 1200, 3840} {
 		for _, path := range pages {

@@ -973,6 +973,67 @@ ROLLBACK TO SAVEPOINT row_set;
 SAVEPOINT row_set;
 
 SELECT
+    0 AS kind,
+    COUNT(*) AS jobs,
+    MIN(o.id) AS oldest
+FROM (
+    SELECT message_id AS id
+    FROM open_jobs
+    WHERE consumer_no = ?
+    ORDER BY message_id
+    LIMIT ?
+) o
+WHERE NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.consumer_no = ? AND d.message_id = o.id)
+  AND NOT EXISTS (SELECT 1 FROM dead_jobs x WHERE x.consumer_no = ? AND x.message_id = o.id)
+UNION ALL
+SELECT
+    1,
+    COUNT(*),
+    MIN(m.id)
+FROM (
+    SELECT id
+    FROM messages
+    WHERE channel_no = ?
+      AND id > ?
+      AND (audience > ? OR id > ?)
+  AND (addressed IS NULL OR SUBSTR(HEX(addressed), ?, 1) IN (?...))
+  AND NOT (left_out IS NOT NULL AND SUBSTR(HEX(left_out), ?, 1) IN (?...))
+    ORDER BY id
+    LIMIT ?
+) m
+WHERE NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.consumer_no = ? AND d.message_id = m.id)
+  AND NOT EXISTS (SELECT 1 FROM open_jobs o WHERE o.consumer_no = ? AND o.message_id = m.id)
+  AND NOT EXISTS (SELECT 1 FROM dead_jobs x WHERE x.consumer_no = ? AND x.message_id = m.id)
+UNION ALL
+SELECT
+    2,
+    COUNT(*),
+    MIN(b.id)
+FROM (
+    SELECT id
+    FROM messages
+    WHERE channel_no = ?
+      AND id > ?
+      AND (audience > ? OR id > ?)
+  AND (addressed IS NULL OR SUBSTR(HEX(addressed), ?, 1) IN (?...))
+  AND NOT (left_out IS NOT NULL AND SUBSTR(HEX(left_out), ?, 1) IN (?...))
+    ORDER BY id
+    LIMIT 1 OFFSET ?
+) b
+UNION ALL
+SELECT
+    3,
+    COUNT(*),
+    MIN(x.message_id)
+FROM (
+    SELECT message_id
+    FROM dead_jobs
+    WHERE consumer_no = ?
+      AND disposal <> 2
+    LIMIT ?
+) x;
+
+SELECT
     COALESCE(MAX(ms), 0),
     COALESCE(MAX(ahead_ms), 0),
     COALESCE(MAX(steps), 0),
@@ -1162,37 +1223,6 @@ WHERE d.consumer_no = ?
     ORDER BY d.message_id
     LIMIT ?
 ) e;
-
-SELECT
-    COUNT(*),
-    MIN(id)
-FROM (
-    SELECT message_id AS id
-    FROM open_jobs
-    WHERE consumer_no = ?
-    ORDER BY message_id
-    LIMIT ?
-) o
-WHERE NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.consumer_no = ? AND d.message_id = o.id)
-  AND NOT EXISTS (SELECT 1 FROM dead_jobs x WHERE x.consumer_no = ? AND x.message_id = o.id);
-
-SELECT
-    COUNT(*),
-    MIN(m.id)
-FROM (
-    SELECT id
-    FROM messages
-    WHERE channel_no = ?
-      AND id > ?
-      AND (audience > ? OR id > ?)
-  AND (addressed IS NULL OR SUBSTR(HEX(addressed), ?, 1) IN (?...))
-  AND NOT (left_out IS NOT NULL AND SUBSTR(HEX(left_out), ?, 1) IN (?...))
-    ORDER BY id
-    LIMIT ?
-) m
-WHERE NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.consumer_no = ? AND d.message_id = m.id)
-  AND NOT EXISTS (SELECT 1 FROM open_jobs o WHERE o.consumer_no = ? AND o.message_id = m.id)
-  AND NOT EXISTS (SELECT 1 FROM dead_jobs x WHERE x.consumer_no = ? AND x.message_id = m.id);
 
 SELECT
     COUNT(*),
@@ -4360,15 +4390,6 @@ FROM (
 WHERE died_ms > ?;
 
 SELECT COUNT(*)
-FROM (
-    SELECT message_id
-    FROM dead_jobs
-    WHERE consumer_no = ?
-      AND disposal <> 2
-    LIMIT ?
-) x;
-
-SELECT COUNT(*)
 FROM api_tokens;
 
 SELECT COUNT(*)
@@ -4592,16 +4613,6 @@ SELECT id
 FROM message_keys
 WHERE channel_no = ?
   AND msg_key = ?;
-
-SELECT id
-FROM messages
-WHERE channel_no = ?
-  AND id > ?
-  AND (audience > ? OR id > ?)
-  AND (addressed IS NULL OR SUBSTR(HEX(addressed), ?, 1) IN (?...))
-  AND NOT (left_out IS NOT NULL AND SUBSTR(HEX(left_out), ?, 1) IN (?...))
-ORDER BY id
-LIMIT 1 OFFSET ?;
 
 SELECT id
 FROM receipts

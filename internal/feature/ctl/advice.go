@@ -27,7 +27,7 @@ type advice struct {
 
 // advices are all of them, the worst first.
 var advices = []advice{
-	{"CRITICAL", "docs/configuration.md", func(s settings) bool { return s.remote() && s.open() },
+	{"CRITICAL", "docs/settings-together.md", func(s settings) bool { return s.remote() && s.open() },
 		"BROKER_OPEN_MANAGEMENT is on and the broker listens beyond loopback: every machine that reaches it reads all " +
 			"tokens and changes everything"},
 	{"CRITICAL", "docs/resources.md",

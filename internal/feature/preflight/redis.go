@@ -87,7 +87,7 @@ func redisRights(ctx context.Context, r *Report, client redis.UniversalClient) {
 	case err != nil:
 		r.add("redis.rights", Note, "they could not be asked for: %v", sentence.Of(err))
 	case !known:
-		r.add("redis.rights", Note, "a Redis before 7.0 does not say them; docs/configuration.md has the rules of a user")
+		r.add("redis.rights", Note, "a Redis before 7.0 does not say them; docs/settings-together.md has the rules of a user")
 	case len(missing) > 0:
 		r.add("redis.rights", Mend, "the user may not use %s on the keys and the channel of the brokers: "+
 			"ACL SETUSER NAME %s", strings.Join(missing, ", "), strings.Join(redisq.Rights(), " "))

@@ -157,5 +157,5 @@ func percentiles(name string, half, most float64) tile {
 	if half == 0 {
 		return tile{name, "–", "none lately"}
 	}
-	return tile{name, number(half), "ms · p99 " + number(most)}
+	return tile{name, number(half), "ms · p99\u00a0" + number(most)}
 }

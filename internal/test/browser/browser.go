@@ -370,13 +370,25 @@ func (b *Browser) Size() (window, width, height int) {
 // Picture returns the whole page as PNG.
 func (b *Browser) Picture() []byte {
 	b.t.Helper()
+	return b.picture(map[string]any{"format": "png"}, 8000)
+}
+
+// Small returns the begin of the page, up to a height, as WebP of a modest quality.
+func (b *Browser) Small(most int) []byte {
+	b.t.Helper()
+	return b.picture(map[string]any{"format": "webp", "quality": 60}, most)
+}
+
+func (b *Browser) picture(how map[string]any, most int) []byte {
+	b.t.Helper()
 	_, width, height := b.Size()
 	var shot struct {
 		Data string `json:"data"`
 	}
-	b.call(&shot, "Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": true,
-		"clip": map[string]any{"x": 0, "y": 0, "width": width, "height": min(height, 8000), "scale": 1}})
-	png, err := base64.StdEncoding.DecodeString(shot.Data)
+	how["captureBeyondViewport"] = true
+	how["clip"] = map[string]any{"x": 0, "y": 0, "width": width, "height": min(height, most), "scale": 1}
+	b.call(&shot, "Page.captureScreenshot", how)
+	picture, err := base64.StdEncoding.DecodeString(shot.Data)
 	require.NoError(b.t, err, fmt.Sprint(len(shot.Data)))
-	return png
+	return picture
 }

@@ -147,7 +147,7 @@ func TestWhatScalesIsTheBrokers(t *testing.T) {
 		}
 		for _, s := range all[*scaledObject](o) {
 			to = append(to, s.Spec.ScaleTargetRef)
-			require.Contains(t, read(t, "docs/metrics.md"), "`penstock_consumer_oldest_waiting_seconds`")
+			require.Contains(t, read(t, "docs/consumer-metrics.md"), "`penstock_consumer_oldest_waiting_seconds`")
 			require.Contains(t, s.Spec.Triggers[0].Metadata["query"],
 				`penstock_consumer_oldest_waiting_seconds{namespace="ns",service="r-penstock"}`)
 		}

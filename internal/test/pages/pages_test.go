@@ -60,7 +60,9 @@ var apiPages = []string{"docs/api.md", "docs/resources.md", "docs/groups.md", "d
 	"docs/scheduling.md", "docs/bulk.md",
 	"docs/consuming.md", "docs/messages.md", "docs/deadletters.md", "docs/responses.md", "docs/notices.md",
 	"docs/operating.md", "docs/why.md", "docs/workers.md", "docs/sqs.md", "docs/tokens.md", "docs/metrics.md",
-	"docs/dashboard.md", "docs/portal.md", "docs/audit.md", "docs/brokers.md", "docs/openapi.md"}
+	"docs/dashboard.md", "docs/dashboard-pages.md", "docs/acknowledgements.md",
+	"docs/replays.md", "docs/fields.md", "docs/consumer-metrics.md", "docs/portal.md", "docs/audit.md",
+	"docs/brokers.md", "docs/openapi.md"}
 
 // apiTable returns what stands between the comments of a table that exactly one of apiPages has.
 func apiTable(t *testing.T, name string) string {
@@ -218,6 +220,44 @@ func TestTheNumbersOfTheDecisionsHaveNoGap(t *testing.T) {
 // A visitor reads the README in some minutes, and finds the rest from there.
 func TestTheReadmeIsShort(t *testing.T) {
 	require.LessOrEqual(t, len(strings.Fields(read(t, "README.md"))), 900)
+}
+
+// lookedUp are pages above mostWords, and what of them nobody reads from top to bottom.
+var lookedUp = map[string]string{
+	"ARCHITECTURE.md":        "the tables of requirements, topics, stores and terms",
+	"CHANGELOG.md":           "the list of all changes",
+	"docs/api.md":            "the table of errors, a line for each",
+	"docs/configuration.md":  "the table of settings, a line for each",
+	"docs/explain/limits.md": "the table of limits, a line for each",
+	"docs/walkthrough.md":    "the answers of the broker",
+}
+
+// A page is read in five minutes. Of one that is looked up the prose is, and most of it are tables or code.
+func TestAPageIsReadInFiveMinutes(t *testing.T) {
+	const mostWords = 2000
+	word := regexp.MustCompile(`[\pL\pN]`)
+	for _, page := range pagesOf(t) {
+		prose, all, code := 0, 0, false
+		for line := range strings.Lines(read(t, page)) {
+			fence := strings.HasPrefix(strings.TrimSpace(line), "```")
+			code = code != fence
+			for _, field := range strings.Fields(line) {
+				if word.MatchString(field) {
+					all++
+					if !code && !fence && !strings.HasPrefix(strings.TrimSpace(line), "|") {
+						prose++
+					}
+				}
+			}
+		}
+		switch {
+		case lookedUp[page] == "":
+			require.LessOrEqual(t, all, mostWords, "%s: split it, or shorten it", page)
+		case page != "CHANGELOG.md":
+			require.Greater(t, all, mostWords, "%s is a page as any other", page)
+			require.Less(t, prose, all/2, "%s is not only looked up", page)
+		}
+	}
 }
 
 // ARCHITECTURE.md fits on four screens.
