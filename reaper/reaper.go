@@ -116,7 +116,7 @@ type Options struct {
 	Retention, DeadRetention time.Duration
 	// Archive begins a file for messages of a channel, which are removed once the file is sealed. nil: there is
 	// no archive.
-	Archive func(channel string) (ArchiveFile, error)
+	Archive func(ctx context.Context, channel string) (ArchiveFile, error)
 	Wake    func(consumer uint32)
 	Died    func(reason durable.Reason, jobs int) // told of jobs that the reaper ended
 	// Forward publishes a message without HTTP. Its error is that of the store's Insert.

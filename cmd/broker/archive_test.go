@@ -20,7 +20,7 @@ import (
 // archived returns how often each message is in an archive, by its ID.
 func archived(t *testing.T, dir string) map[string]int {
 	t.Helper()
-	all, skipped, err := archive.Find([]string{dir})
+	all, skipped, err := archive.Find(t.Context(), nil, []string{dir})
 	require.NoError(t, err)
 	require.Empty(t, skipped)
 	found := map[string]int{}
@@ -147,7 +147,7 @@ func TestADamagedFileRestoresNothing(t *testing.T) {
 // writeArchive archives a message for each payload.
 func writeArchive(t *testing.T, dir, channel string, payloads ...string) {
 	t.Helper()
-	f, err := archive.Begin(archive.Dir(dir), channel)
+	f, err := archive.Begin(t.Context(), archive.Dir(dir), channel)
 	require.NoError(t, err)
 	ids := ident.NewGenerator(1, func() int64 { return time.Now().UnixMilli() })
 	for _, payload := range payloads {

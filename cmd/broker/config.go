@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/api"
+	"github.com/penstock-broker/penstock/internal/feature/archive"
 	"github.com/penstock-broker/penstock/internal/feature/principal"
 	"github.com/penstock-broker/penstock/internal/feature/reports"
 	"github.com/penstock-broker/penstock/internal/feature/tracing"
@@ -84,6 +85,16 @@ type config struct {
 	DeadRetention time.Duration `env:"BROKER_DEAD_RETENTION" envDefault:"0" doc:"How long a dead letter keeps its message; both are removed then. 0: for ever."`
 	ArchiveDir    string        `env:"BROKER_ARCHIVE_DIR" doc:"Folder into which messages are written before retention removes them. Empty: they are removed without."`
 
+	ArchiveEndpoint  string `env:"BROKER_ARCHIVE_S3_ENDPOINT" doc:"URL of an S3-compatible store into which they are written in place of a folder: https://s3.example.com. Empty: none."`
+	ArchiveBucket    string `env:"BROKER_ARCHIVE_S3_BUCKET" doc:"Bucket of the archive. It must exist."`
+	ArchivePrefix    string `env:"BROKER_ARCHIVE_S3_PREFIX" doc:"What the keys of the archive begin with, without slashes at its ends: penstock/archive."`
+	ArchiveRegion    string `env:"BROKER_ARCHIVE_S3_REGION" envDefault:"us-east-1" doc:"Region of the bucket, which the signatures of requests have."`
+	ArchiveAccessKey string `env:"BROKER_ARCHIVE_S3_ACCESS_KEY" secret:"true" doc:"Access key of the store. Empty, with the next one: those of AWS_ACCESS_KEY_ID and its like, or of the role of the machine or pod."`
+	ArchiveSecretKey string `env:"BROKER_ARCHIVE_S3_SECRET_KEY" secret:"true" doc:"Secret key that belongs to the access key."`
+	ArchivePathStyle bool   `env:"BROKER_ARCHIVE_S3_PATH_STYLE" envDefault:"true" doc:"Whether the bucket stands in the path. false: in the host name, as buckets of AWS may need it."`
+	ArchiveHTTP      bool   `env:"BROKER_ARCHIVE_S3_ALLOW_HTTP" envDefault:"false" doc:"Whether the endpoint may have http where it is not on loopback. What is archived can then be read on the way."`
+	ArchiveTrailers  bool   `env:"BROKER_ARCHIVE_S3_TRAILERS" envDefault:"false" doc:"Whether uploads have a CRC32C as a trailer in place of Content-MD5. Some stores refuse trailers."`
+
 	IdempotencyRetention time.Duration `env:"BROKER_IDEMPOTENCY_RETENTION" envDefault:"24h" doc:"How long an Idempotency-Key is kept."`
 
 	MinScheduleDelay time.Duration `env:"BROKER_MIN_SCHEDULE_DELAY" envDefault:"0" doc:"How far ahead a scheduled message must be, at least."`
@@ -143,6 +154,7 @@ type config struct {
 	access       api.AccessLog
 	tokenKeys    apitoken.Keys
 	sealKeys     *atrest.Keys
+	archiveStore *archive.S3 // nil: none
 	principals   *principal.Map
 	proxies      forwarded.Trusted
 	gatewayKey   []byte // nil: requests need no signature

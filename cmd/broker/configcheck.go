@@ -35,6 +35,7 @@ func (c *config) check(f *faults) {
 	c.checkConsumers(f)
 	c.checkAlerts(f)
 	c.checkStores(f)
+	c.checkArchive(f)
 	c.checkLog(f)
 	c.checkTraces(f)
 	if err := c.reports.Check(); err != nil {

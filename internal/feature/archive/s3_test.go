@@ -1,0 +1,394 @@
+package archive
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/md5"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/durable"
+)
+
+// A bucketServer answers as an S3-compatible store does to what this package sends, and misbehaves on demand.
+// internal/test/objectstore has the tests with a real one.
+type bucketServer struct {
+	t       *testing.T
+	mu      sync.Mutex
+	objects map[string][]byte // by /bucket/key
+	// fault is asked first: it answers itself and returns true, or changes what was stored.
+	fault    func(w http.ResponseWriter, r *http.Request) bool
+	read     func(key string, body []byte) []byte // what a GET answers in place of the body
+	requests []string
+	deleting int // status of a DELETE
+}
+
+func newBucketServer(t *testing.T) (*bucketServer, *S3) {
+	t.Helper()
+	s := &bucketServer{t: t, objects: map[string][]byte{}, deleting: http.StatusNoContent}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	settings := S3Settings{Endpoint: server.URL, Bucket: "cold", Prefix: "penstock/archive", Region: "eu-test-1",
+		AccessKey: "key", SecretKey: "hidden-secret", PathStyle: true}
+	require.NoError(t, settings.Check(false))
+	store, err := NewS3(settings)
+	require.NoError(t, err)
+	return s, store
+}
+
+func (s *bucketServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	fault := s.fault
+	s.requests = append(s.requests, r.Method+" "+r.URL.Path)
+	s.mu.Unlock()
+	const signed = "AWS4-HMAC-SHA256 Credential=key/"
+	if auth := r.Header.Get("Authorization"); !strings.HasPrefix(auth, signed) ||
+		!strings.Contains(auth, "/eu-test-1/s3/aws4_request") || !strings.Contains(auth, "Signature=") {
+		s.refuse(w, http.StatusForbidden, "AccessDenied", "not signed: "+auth)
+		return
+	}
+	if fault != nil && fault(w, r) {
+		return
+	}
+	switch {
+	case r.Method == http.MethodPut:
+		s.put(w, r)
+	case r.Method == http.MethodDelete:
+		s.mu.Lock()
+		if s.deleting == http.StatusNoContent {
+			delete(s.objects, r.URL.Path)
+		}
+		s.mu.Unlock()
+		w.WriteHeader(s.deleting)
+	case r.URL.Query().Get("list-type") == "2":
+		s.list(w, r)
+	default:
+		s.mu.Lock()
+		body, found := s.objects[r.URL.Path]
+		if s.read != nil {
+			body = s.read(r.URL.Path, body)
+		}
+		s.mu.Unlock()
+		if !found {
+			s.refuse(w, http.StatusNotFound, "NoSuchKey", "there is none")
+			return
+		}
+		w.Header().Set("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
+		w.Header().Set("ETag", `"e"`)
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = w.Write(body)
+	}
+}
+
+func (s *bucketServer) refuse(w http.ResponseWriter, status int, code, text string) {
+	w.Header().Set("Content-Type", "application/xml")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, "<Error><Code>%s</Code><Message>%s</Message></Error>", code, text)
+}
+
+// put takes a body in signed chunks, and compares it with its Content-MD5.
+func (s *bucketServer) put(w http.ResponseWriter, r *http.Request) {
+	var body bytes.Buffer
+	in := bufio.NewReader(r.Body)
+	for {
+		head, err := in.ReadString('\n')
+		size, _, signed := strings.Cut(head, ";chunk-signature=")
+		n, _ := strconv.ParseInt(size, 16, 64)
+		if err != nil || !signed {
+			s.refuse(w, http.StatusBadRequest, "IncompleteBody", "no chunk")
+			return
+		}
+		if n == 0 {
+			break
+		}
+		if _, err := io.CopyN(&body, in, n); err != nil {
+			s.refuse(w, http.StatusBadRequest, "IncompleteBody", "a part of a chunk")
+			return
+		}
+		_, _ = in.Discard(2)
+	}
+	sum := md5.Sum(body.Bytes())
+	if r.Header.Get("Content-MD5") != base64.StdEncoding.EncodeToString(sum[:]) {
+		s.refuse(w, http.StatusBadRequest, "BadDigest", "Content-MD5 is missing or wrong")
+		return
+	}
+	s.mu.Lock()
+	s.objects[r.URL.Path] = body.Bytes()
+	s.mu.Unlock()
+	w.Header().Set("ETag", `"`+hex.EncodeToString(sum[:])+`"`)
+}
+
+// list answers in pages of two keys.
+func (s *bucketServer) list(w http.ResponseWriter, r *http.Request) {
+	type object struct{ Key string }
+	var page struct {
+		XMLName               xml.Name `xml:"ListBucketResult"`
+		IsTruncated           bool
+		NextContinuationToken string
+		Contents              []object
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	after := r.URL.Query().Get("continuation-token")
+	bucket := strings.TrimSuffix(r.URL.Path, "/") + "/"
+	for _, path := range slices.Sorted(maps.Keys(s.objects)) {
+		key := strings.TrimPrefix(path, bucket)
+		if !strings.HasPrefix(key, r.URL.Query().Get("prefix")) || key <= after {
+			continue
+		}
+		if len(page.Contents) == 2 {
+			page.IsTruncated, page.NextContinuationToken = true, page.Contents[1].Key
+			break
+		}
+		page.Contents = append(page.Contents, object{key})
+	}
+	w.Header().Set("Content-Type", "application/xml")
+	_ = xml.NewEncoder(w).Encode(page)
+}
+
+// keys returns what the store has.
+func (s *bucketServer) keys() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.objects))
+}
+
+// stored seals a file of messages in a bucket.
+func stored(t *testing.T, b *Bucket, msgs []durable.Message) error {
+	t.Helper()
+	f, err := Begin(t.Context(), b, "orders")
+	if err != nil {
+		return err
+	}
+	for i := range msgs {
+		require.NoError(t, f.Add(&msgs[i], "shop", nil, nil))
+	}
+	return f.Seal(t.Context())
+}
+
+// empty reports that nothing is left on the local disk.
+func requireEmpty(t *testing.T, spool string) {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(spool, "*", "*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func TestAStoreHasWhatIsArchived(t *testing.T) {
+	s, store := newBucketServer(t)
+	spool := t.TempDir()
+	b := NewBucket(store, spool)
+	in := messages(5)
+	require.NoError(t, stored(t, b, in))
+	require.NoError(t, stored(t, b, messages(3)))
+	requireEmpty(t, spool)
+	keys := s.keys()
+	require.Len(t, keys, 4)
+	require.Regexp(t, `^/cold/penstock/archive/orders/\d{8}T\d{6}\.\d{3}Z-\w+-\w{8}/manifest\.json$`, keys[0])
+
+	s.mu.Lock()
+	s.objects["/cold/penstock/archive/orders/not-whole/messages.jsonl.zst"] = []byte("a crash left it")
+	s.objects["/cold/other/manifest.json"] = []byte("{}")
+	s.mu.Unlock()
+	all, skipped, err := Find(t.Context(), store, []string{store.Root()})
+	require.NoError(t, err)
+	require.Empty(t, skipped)
+	require.Len(t, all, 2)
+	require.NoError(t, all[0].Verify(t.Context()))
+	got := records(t, all[0])
+	require.Len(t, got, 5)
+	require.Equal(t, string(in[4].Payload), string(got[4].Body()))
+	var out bytes.Buffer
+	n, err := Grep(t.Context(), &out, all, regexp.MustCompile("^payload"))
+	require.NoError(t, err)
+	require.Equal(t, 4, n)
+	folder := all[0].Folder
+	for _, name := range []string{folder, folder + "/", all[0].Messages(), folder + "/manifest.json"} {
+		one, _, err := Find(t.Context(), store, []string{name})
+		require.NoError(t, err, name)
+		require.Len(t, one, 1, name)
+		require.Equal(t, all[0].Manifest, one[0].Manifest)
+	}
+
+	_, _, err = Find(t.Context(), store, []string{"s3://cold/nothing"})
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	_, _, err = Find(t.Context(), store, []string{"s3://"})
+	require.ErrorContains(t, err, "s3://BUCKET/KEY")
+	_, _, err = Find(t.Context(), nil, []string{store.Root()})
+	require.ErrorContains(t, err, "the settings name no")
+	_, skipped, err = Find(t.Context(), store, []string{"s3://cold"})
+	require.NoError(t, err)
+	require.Len(t, skipped, 1, "a manifest that is none is told")
+}
+
+// Whatever a store does wrong, a file is not sealed, and what is left in it is no part of the archive.
+func TestAStoreThatMisbehavesTakesNothing(t *testing.T) {
+	refused := func(method, suffix string, answer func(s *bucketServer, w http.ResponseWriter)) func(*bucketServer) {
+		return func(s *bucketServer) {
+			s.fault = func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method != method || !strings.HasSuffix(r.URL.Path, suffix) {
+					return false
+				}
+				answer(s, w)
+				return true
+			}
+		}
+	}
+	answers := func(status int, code, text string) func(*bucketServer, http.ResponseWriter) {
+		return func(s *bucketServer, w http.ResponseWriter) { s.refuse(w, status, code, text) }
+	}
+	cut := func(_ *bucketServer, w http.ResponseWriter) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err == nil {
+			_ = conn.Close()
+		}
+	}
+	wrong := func(suffix string, change func([]byte) []byte) func(*bucketServer) {
+		return func(s *bucketServer) {
+			s.read = func(key string, body []byte) []byte {
+				if strings.HasSuffix(key, suffix) {
+					return change(bytes.Clone(body))
+				}
+				return body
+			}
+		}
+	}
+	rename := func(b []byte) []byte { return bytes.Replace(b, []byte("orders"), []byte("others"), 1) }
+	flip := func(b []byte) []byte { b[len(b)/2] ^= 1; return b }
+	for name, c := range map[string]struct {
+		fault   func(*bucketServer)
+		says    string
+		nothing bool // is left
+	}{
+		"away":                {refused("PUT", "", cut), "", true},
+		"503":                 {refused("PUT", "", answers(503, "SlowDown", "later")), "503", true},
+		"full":                {refused("PUT", "", answers(507, "XMinioStorageFull", "full")), "full", true},
+		"no right":            {refused("PUT", messagesName, answers(403, "AccessDenied", "no")), "AccessDenied", true},
+		"no manifest":         {refused("PUT", manifestName, answers(403, "AccessDenied", "no")), "AccessDenied", false},
+		"cut manifest":        {refused("PUT", manifestName, cut), "", false},
+		"nothing to read":     {refused("GET", messagesName, answers(404, "NoSuchKey", "none")), "read back", true},
+		"read cut":            {refused("GET", messagesName, cut), "read back", true},
+		"other bytes":         {wrong(messagesName, flip), "damaged", true},
+		"too short":           {wrong(messagesName, func(b []byte) []byte { return b[:len(b)-1] }), "damaged", true},
+		"too long":            {wrong(messagesName, func(b []byte) []byte { return append(b, 0) }), "damaged", true},
+		"empty":               {wrong(messagesName, func([]byte) []byte { return nil }), "damaged", true},
+		"other manifest":      {wrong(manifestName, rename), "damaged", false},
+		"manifest unreadable": {refused("GET", manifestName, answers(500, "InternalError", "no")), "read back", false},
+		"a long answer":       {refused("PUT", "", answers(400, "Bad", strings.Repeat("x", 50_000))), "xxx...", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, store := newBucketServer(t)
+			spool := t.TempDir()
+			b := NewBucket(store, spool)
+			c.fault(s)
+			err := stored(t, b, messages(20))
+			require.ErrorContains(t, err, c.says)
+			require.Less(t, len(err.Error()), 1000)
+			require.NotContains(t, err.Error(), "hidden-secret")
+			requireEmpty(t, spool)
+			if c.nothing {
+				require.Empty(t, s.keys())
+			}
+
+			s.mu.Lock()
+			s.fault, s.read, s.deleting = nil, nil, http.StatusNoContent
+			s.mu.Unlock()
+			require.NoError(t, stored(t, b, messages(1)), "it works again")
+			all, skipped, err := Find(t.Context(), store, []string{store.Root()})
+			require.NoError(t, err)
+			require.Empty(t, skipped)
+			for _, e := range all {
+				require.NoError(t, e.Verify(t.Context()), "what has a manifest is whole")
+			}
+		})
+	}
+}
+
+// After a failure a store is asked with a small object first: nothing is read from the database for one that
+// is away. A store that does not let objects be removed takes an archive all the same.
+func TestAStoreThatWasAwayIsProbedFirst(t *testing.T) {
+	s, store := newBucketServer(t)
+	b := NewBucket(store, t.TempDir())
+	s.fault = func(w http.ResponseWriter, r *http.Request) bool {
+		s.refuse(w, http.StatusForbidden, "AccessDenied", "no")
+		return true
+	}
+	require.Error(t, stored(t, b, messages(1)))
+	s.mu.Lock()
+	s.requests = nil
+	s.mu.Unlock()
+	_, err := Begin(t.Context(), b, "orders")
+	require.ErrorContains(t, err, "AccessDenied")
+	require.Len(t, s.requests, 1)
+	require.Contains(t, s.requests[0], "PUT /cold/penstock/archive/+probe-")
+
+	s.mu.Lock()
+	s.fault, s.deleting = nil, http.StatusForbidden
+	s.mu.Unlock()
+	require.ErrorIs(t, store.Probe(t.Context()), ErrNoDelete)
+	require.NoError(t, stored(t, b, messages(1)))
+}
+
+// A disk or a network that fails while a file is read is no damaged file.
+func TestAFailedReadIsNoDamage(t *testing.T) {
+	s, store := newBucketServer(t)
+	b := NewBucket(store, t.TempDir())
+	require.NoError(t, stored(t, b, messages(50)))
+	all, _, err := Find(t.Context(), store, []string{store.Root()})
+	require.NoError(t, err)
+	s.mu.Lock()
+	s.fault = func(w http.ResponseWriter, r *http.Request) bool {
+		w.Header().Set("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
+		w.Header().Set("Content-Length", "100000")
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		_, _ = w.Write(s.objects[r.URL.Path][:40])
+		return true // the connection ends before the body does
+	}
+	s.mu.Unlock()
+	err = all[0].Verify(t.Context())
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.False(t, errors.Is(err, ErrDamaged))
+}
+
+func TestSettingsOfAStoreAreChecked(t *testing.T) {
+	good := S3Settings{Endpoint: "https://s3.example.com", Bucket: "cold", Prefix: "a/b", Region: "x"}
+	require.NoError(t, good.Check(false))
+	for says, change := range map[string]func(*S3Settings){
+		"URL like":     func(s *S3Settings) { s.Endpoint = "s3.example.com" },
+		"without path": func(s *S3Settings) { s.Endpoint += "/cold" },
+		"http":         func(s *S3Settings) { s.Endpoint = "http://s3.example.com" },
+		"only one":     func(s *S3Settings) { s.AccessKey = "k" },
+		"slashes":      func(s *S3Settings) { s.Prefix = "/a" },
+		". or ..":      func(s *S3Settings) { s.Prefix = "a/../b" },
+		"bucket":       func(s *S3Settings) { s.Bucket = "a/b" },
+	} {
+		bad := good
+		change(&bad)
+		require.ErrorContains(t, bad.Check(false), says)
+	}
+	for _, loopback := range []string{"http://127.0.0.1:9000", "http://localhost:9000", "http://[::1]:9000"} {
+		good.Endpoint = loopback
+		require.NoError(t, good.Check(false))
+	}
+	good.Endpoint = "http://minio.internal:9000"
+	require.NoError(t, good.Check(true))
+}
