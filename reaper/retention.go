@@ -32,18 +32,19 @@ const (
 // and whose jobs are over. Only its loop uses it.
 type purger struct {
 	*Reaper
-	began   time.Time           // when the present scan began at the oldest messages
-	scanned map[uint32]ident.ID // channel -> position of the present scan
-	passed  map[uint32]ident.ID // channel -> furthest position of any scan
-	emptied map[uint32]bool     // deleted channels of which nothing is left
-	limited map[uint32]*limited // channels with limits of their own
-	unsaid  map[uint32]bool     // channels whose alarm of a failing archive is open, or known to be ended
-	history int                 // of the store, in which the positions are
+	began   time.Time            // when the present scan began at the oldest messages
+	scanned map[uint32]ident.ID  // channel -> position of the present scan
+	passed  map[uint32]ident.ID  // channel -> furthest position of any scan
+	emptied map[uint32]bool      // deleted channels of which nothing is left
+	limited map[uint32]*limited  // channels with limits of their own
+	unsaid  map[uint32]bool      // channels whose alarm of a failing archive is open, or known to be ended
+	looked  map[uint32]time.Time // channels whose old attempts were looked for, and when
+	history int                  // of the store, in which the positions are
 }
 
 func newPurger(r *Reaper) *purger {
 	return &purger{Reaper: r, passed: map[uint32]ident.ID{}, emptied: map[uint32]bool{},
-		limited: map[uint32]*limited{}, unsaid: map[uint32]bool{}, history: r.history()}
+		limited: map[uint32]*limited{}, unsaid: map[uint32]bool{}, looked: map[uint32]time.Time{}, history: r.history()}
 }
 
 func (r *Reaper) retentionLoop(ctx context.Context) {
@@ -84,7 +85,7 @@ func (p *purger) round(ctx context.Context) (failure error) {
 		for _, latest := range page {
 			after = latest.ChannelNo
 			if ch := p.Catalogue.ChannelByNo(after); ch != nil && p.Cluster.Owns(after) {
-				failure = cmp.Or(p.channel(ctx, ch, latest.ID), failure)
+				failure = cmp.Or(p.channel(ctx, ch, latest.ID), p.oldAttempts(ctx, ch), failure)
 			}
 		}
 		if len(page) < channelPage {

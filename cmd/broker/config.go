@@ -79,11 +79,12 @@ type config struct {
 	NoWorkerAfter   time.Duration   `env:"BROKER_NO_WORKER_AFTER" envDefault:"60s" doc:"How long due jobs of a pull consumer wait without a sign of a worker until why says no_worker."`
 	QueueWindow     int             `env:"BROKER_QUEUE_WINDOW" default:"100000 (embedded 2000)" doc:"Jobs of one consumer kept in Redis; the rest of its backlog waits in the store."`
 
-	TTL           time.Duration `env:"BROKER_TTL" envDefault:"0" doc:"Age at which a job is a dead letter, whatever its attempts, where its consumer sets no ttl. 0: never."`
-	DLQ           string        `env:"BROKER_DLQ" envDefault:"keep" doc:"What becomes of the dead letters of a consumer without dlq: keep, redrive, forward:CHANNEL or expire:DURATION."`
-	Retention     time.Duration `env:"BROKER_RETENTION" envDefault:"720h" doc:"Age at which a message is removed whose jobs are all over. 0: never."`
-	DeadRetention time.Duration `env:"BROKER_DEAD_RETENTION" envDefault:"0" doc:"How long a dead letter keeps its message; both are removed then. 0: for ever."`
-	ArchiveDir    string        `env:"BROKER_ARCHIVE_DIR" doc:"Folder into which messages are written before retention removes them. Empty: they are removed without."`
+	TTL              time.Duration `env:"BROKER_TTL" envDefault:"0" doc:"Age at which a job is a dead letter, whatever its attempts, where its consumer sets no ttl. 0: never."`
+	DLQ              string        `env:"BROKER_DLQ" envDefault:"keep" doc:"What becomes of the dead letters of a consumer without dlq: keep, redrive, forward:CHANNEL or expire:DURATION."`
+	Retention        time.Duration `env:"BROKER_RETENTION" envDefault:"720h" doc:"Age at which a message is removed whose jobs are all over. 0: never."`
+	DeadRetention    time.Duration `env:"BROKER_DEAD_RETENTION" envDefault:"0" doc:"How long a dead letter keeps its message; both are removed then. 0: for ever."`
+	AttemptRetention time.Duration `env:"BROKER_ATTEMPT_RETENTION" envDefault:"0" doc:"How long a failed attempt of a job that is over is kept, where its channel sets no attemptRetention. 0: as long as its message."`
+	ArchiveDir       string        `env:"BROKER_ARCHIVE_DIR" doc:"Folder into which messages are written before retention removes them. Empty: they are removed without."`
 
 	ArchiveEndpoint  string `env:"BROKER_ARCHIVE_S3_ENDPOINT" doc:"URL of an S3-compatible store into which they are written in place of a folder: https://s3.example.com. Empty: none."`
 	ArchiveBucket    string `env:"BROKER_ARCHIVE_S3_BUCKET" doc:"Bucket of the archive. It must exist."`

@@ -28,6 +28,10 @@ func (t storeSeam) TrimStretches(context.Context, uint32, ident.ID) error { pani
 
 func (t storeSeam) Removal(context.Context, uint32) (durable.Removal, error) { panic(unlimited) }
 
+func (t storeSeam) RemoveOldAttempts(context.Context, durable.OldAttempts) (ident.ID, int64, error) {
+	panic(unlimited)
+}
+
 func (t storeSeam) OpenAlarm(context.Context, durable.Alert) (bool, error) { panic(unlimited) }
 
 func (t storeSeam) CloseAlarm(context.Context, durable.Alert) (bool, error) { panic(unlimited) }
