@@ -1,173 +1,31 @@
 package archive
 
 import (
-	"bufio"
 	"bytes"
-	"crypto/md5"
-	"encoding/base64"
-	"encoding/hex"
-	"encoding/xml"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/test/buckets"
 )
 
-// A bucketServer answers as an S3-compatible store does to what this package sends, and misbehaves on demand.
-// internal/test/objectstore has the tests with a real one.
-type bucketServer struct {
-	t       *testing.T
-	mu      sync.Mutex
-	objects map[string][]byte // by /bucket/key
-	// fault is asked first: it answers itself and returns true, or changes what was stored.
-	fault    func(w http.ResponseWriter, r *http.Request) bool
-	read     func(key string, body []byte) []byte // what a GET answers in place of the body
-	requests []string
-	deleting int // status of a DELETE
-}
-
-func newBucketServer(t *testing.T) (*bucketServer, *S3) {
+func newBucketServer(t *testing.T) (*buckets.Server, *S3) {
 	t.Helper()
-	s := &bucketServer{t: t, objects: map[string][]byte{}, deleting: http.StatusNoContent}
-	server := httptest.NewServer(s)
-	t.Cleanup(server.Close)
-	settings := S3Settings{Endpoint: server.URL, Bucket: "cold", Prefix: "penstock/archive", Region: "eu-test-1",
-		AccessKey: "key", SecretKey: "hidden-secret", PathStyle: true}
+	s := buckets.New(t)
+	settings := S3Settings{Endpoint: s.URL, Bucket: "cold", Prefix: "penstock/archive", Region: buckets.Region,
+		AccessKey: buckets.AccessKey, SecretKey: buckets.SecretKey, PathStyle: true}
 	require.NoError(t, settings.Check(false))
 	store, err := NewS3(settings)
 	require.NoError(t, err)
 	return s, store
-}
-
-func (s *bucketServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	fault := s.fault
-	s.requests = append(s.requests, r.Method+" "+r.URL.Path)
-	s.mu.Unlock()
-	const signed = "AWS4-HMAC-SHA256 Credential=key/"
-	if auth := r.Header.Get("Authorization"); !strings.HasPrefix(auth, signed) ||
-		!strings.Contains(auth, "/eu-test-1/s3/aws4_request") || !strings.Contains(auth, "Signature=") {
-		s.refuse(w, http.StatusForbidden, "AccessDenied", "not signed: "+auth)
-		return
-	}
-	if fault != nil && fault(w, r) {
-		return
-	}
-	switch {
-	case r.Method == http.MethodPut:
-		s.put(w, r)
-	case r.Method == http.MethodDelete:
-		s.mu.Lock()
-		if s.deleting == http.StatusNoContent {
-			delete(s.objects, r.URL.Path)
-		}
-		s.mu.Unlock()
-		w.WriteHeader(s.deleting)
-	case r.URL.Query().Get("list-type") == "2":
-		s.list(w, r)
-	default:
-		s.mu.Lock()
-		body, found := s.objects[r.URL.Path]
-		if s.read != nil {
-			body = s.read(r.URL.Path, body)
-		}
-		s.mu.Unlock()
-		if !found {
-			s.refuse(w, http.StatusNotFound, "NoSuchKey", "there is none")
-			return
-		}
-		w.Header().Set("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
-		w.Header().Set("ETag", `"e"`)
-		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-		_, _ = w.Write(body)
-	}
-}
-
-func (s *bucketServer) refuse(w http.ResponseWriter, status int, code, text string) {
-	w.Header().Set("Content-Type", "application/xml")
-	w.WriteHeader(status)
-	fmt.Fprintf(w, "<Error><Code>%s</Code><Message>%s</Message></Error>", code, text)
-}
-
-// put takes a body in signed chunks, and compares it with its Content-MD5.
-func (s *bucketServer) put(w http.ResponseWriter, r *http.Request) {
-	var body bytes.Buffer
-	in := bufio.NewReader(r.Body)
-	for {
-		head, err := in.ReadString('\n')
-		size, _, signed := strings.Cut(head, ";chunk-signature=")
-		n, _ := strconv.ParseInt(size, 16, 64)
-		if err != nil || !signed {
-			s.refuse(w, http.StatusBadRequest, "IncompleteBody", "no chunk")
-			return
-		}
-		if n == 0 {
-			break
-		}
-		if _, err := io.CopyN(&body, in, n); err != nil {
-			s.refuse(w, http.StatusBadRequest, "IncompleteBody", "a part of a chunk")
-			return
-		}
-		_, _ = in.Discard(2)
-	}
-	sum := md5.Sum(body.Bytes())
-	if r.Header.Get("Content-MD5") != base64.StdEncoding.EncodeToString(sum[:]) {
-		s.refuse(w, http.StatusBadRequest, "BadDigest", "Content-MD5 is missing or wrong")
-		return
-	}
-	s.mu.Lock()
-	s.objects[r.URL.Path] = body.Bytes()
-	s.mu.Unlock()
-	w.Header().Set("ETag", `"`+hex.EncodeToString(sum[:])+`"`)
-}
-
-// list answers in pages of two keys.
-func (s *bucketServer) list(w http.ResponseWriter, r *http.Request) {
-	type object struct{ Key string }
-	var page struct {
-		XMLName               xml.Name `xml:"ListBucketResult"`
-		IsTruncated           bool
-		NextContinuationToken string
-		Contents              []object
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	after := r.URL.Query().Get("continuation-token")
-	bucket := strings.TrimSuffix(r.URL.Path, "/") + "/"
-	for _, path := range slices.Sorted(maps.Keys(s.objects)) {
-		key := strings.TrimPrefix(path, bucket)
-		if !strings.HasPrefix(key, r.URL.Query().Get("prefix")) || key <= after {
-			continue
-		}
-		if len(page.Contents) == 2 {
-			page.IsTruncated, page.NextContinuationToken = true, page.Contents[1].Key
-			break
-		}
-		page.Contents = append(page.Contents, object{key})
-	}
-	w.Header().Set("Content-Type", "application/xml")
-	_ = xml.NewEncoder(w).Encode(page)
-}
-
-// keys returns what the store has.
-func (s *bucketServer) keys() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Sorted(maps.Keys(s.objects))
 }
 
 // stored seals a file of messages in a bucket.
@@ -199,14 +57,12 @@ func TestAStoreHasWhatIsArchived(t *testing.T) {
 	require.NoError(t, stored(t, b, in))
 	require.NoError(t, stored(t, b, messages(3)))
 	requireEmpty(t, spool)
-	keys := s.keys()
+	keys := s.Keys()
 	require.Len(t, keys, 4)
 	require.Regexp(t, `^/cold/penstock/archive/orders/\d{8}T\d{6}\.\d{3}Z-\w+-\w{8}/manifest\.json$`, keys[0])
 
-	s.mu.Lock()
-	s.objects["/cold/penstock/archive/orders/not-whole/messages.jsonl.zst"] = []byte("a crash left it")
-	s.objects["/cold/other/manifest.json"] = []byte("{}")
-	s.mu.Unlock()
+	s.Store("/cold/penstock/archive/orders/not-whole/messages.jsonl.zst", "a crash left it")
+	s.Store("/cold/other/manifest.json", "{}")
 	all, skipped, err := Find(t.Context(), store, []string{store.Root()})
 	require.NoError(t, err)
 	require.Empty(t, skipped)
@@ -240,40 +96,36 @@ func TestAStoreHasWhatIsArchived(t *testing.T) {
 
 // Whatever a store does wrong, a file is not sealed, and what is left in it is no part of the archive.
 func TestAStoreThatMisbehavesTakesNothing(t *testing.T) {
-	refused := func(method, suffix string, answer func(s *bucketServer, w http.ResponseWriter)) func(*bucketServer) {
-		return func(s *bucketServer) {
-			s.fault = func(w http.ResponseWriter, r *http.Request) bool {
-				if r.Method != method || !strings.HasSuffix(r.URL.Path, suffix) {
-					return false
-				}
-				answer(s, w)
-				return true
+	refused := func(method, suffix string, answer func(w http.ResponseWriter)) buckets.Faults {
+		return buckets.Faults{Answer: func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != method || !strings.HasSuffix(r.URL.Path, suffix) {
+				return false
 			}
-		}
+			answer(w)
+			return true
+		}}
 	}
-	answers := func(status int, code, text string) func(*bucketServer, http.ResponseWriter) {
-		return func(s *bucketServer, w http.ResponseWriter) { s.refuse(w, status, code, text) }
+	answers := func(status int, code, text string) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) { buckets.Refuse(w, status, code, text) }
 	}
-	cut := func(_ *bucketServer, w http.ResponseWriter) {
+	cut := func(w http.ResponseWriter) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err == nil {
 			_ = conn.Close()
 		}
 	}
-	wrong := func(suffix string, change func([]byte) []byte) func(*bucketServer) {
-		return func(s *bucketServer) {
-			s.read = func(key string, body []byte) []byte {
-				if strings.HasSuffix(key, suffix) {
-					return change(bytes.Clone(body))
-				}
-				return body
+	wrong := func(suffix string, change func([]byte) []byte) buckets.Faults {
+		return buckets.Faults{Read: func(path string, body []byte) []byte {
+			if strings.HasSuffix(path, suffix) {
+				return change(body)
 			}
-		}
+			return body
+		}}
 	}
 	rename := func(b []byte) []byte { return bytes.Replace(b, []byte("orders"), []byte("others"), 1) }
 	flip := func(b []byte) []byte { b[len(b)/2] ^= 1; return b }
 	for name, c := range map[string]struct {
-		fault   func(*bucketServer)
+		fault   buckets.Faults
 		says    string
 		nothing bool // is left
 	}{
@@ -298,19 +150,17 @@ func TestAStoreThatMisbehavesTakesNothing(t *testing.T) {
 			s, store := newBucketServer(t)
 			spool := t.TempDir()
 			b := NewBucket(store, spool)
-			c.fault(s)
+			s.Misbehave(c.fault)
 			err := stored(t, b, messages(20))
 			require.ErrorContains(t, err, c.says)
 			require.Less(t, len(err.Error()), 1000)
 			require.NotContains(t, err.Error(), "hidden-secret")
 			requireEmpty(t, spool)
 			if c.nothing {
-				require.Empty(t, s.keys())
+				require.Empty(t, s.Keys())
 			}
 
-			s.mu.Lock()
-			s.fault, s.read, s.deleting = nil, nil, http.StatusNoContent
-			s.mu.Unlock()
+			s.Misbehave(buckets.Faults{})
 			require.NoError(t, stored(t, b, messages(1)), "it works again")
 			all, skipped, err := Find(t.Context(), store, []string{store.Root()})
 			require.NoError(t, err)
@@ -327,22 +177,19 @@ func TestAStoreThatMisbehavesTakesNothing(t *testing.T) {
 func TestAStoreThatWasAwayIsProbedFirst(t *testing.T) {
 	s, store := newBucketServer(t)
 	b := NewBucket(store, t.TempDir())
-	s.fault = func(w http.ResponseWriter, r *http.Request) bool {
-		s.refuse(w, http.StatusForbidden, "AccessDenied", "no")
+	s.Misbehave(buckets.Faults{Answer: func(w http.ResponseWriter, r *http.Request) bool {
+		buckets.Refuse(w, http.StatusForbidden, "AccessDenied", "no")
 		return true
-	}
+	}})
 	require.Error(t, stored(t, b, messages(1)))
-	s.mu.Lock()
-	s.requests = nil
-	s.mu.Unlock()
+	s.Requests()
 	_, err := Begin(t.Context(), b, "orders")
 	require.ErrorContains(t, err, "AccessDenied")
-	require.Len(t, s.requests, 1)
-	require.Contains(t, s.requests[0], "PUT /cold/penstock/archive/+probe-")
+	requests := s.Requests()
+	require.Len(t, requests, 1)
+	require.Contains(t, requests[0], "PUT /cold/penstock/archive/+probe-")
 
-	s.mu.Lock()
-	s.fault, s.deleting = nil, http.StatusForbidden
-	s.mu.Unlock()
+	s.Misbehave(buckets.Faults{NoDrop: true})
 	require.ErrorIs(t, store.Probe(t.Context()), ErrNoDelete)
 	require.NoError(t, stored(t, b, messages(1)))
 }
@@ -354,16 +201,12 @@ func TestAFailedReadIsNoDamage(t *testing.T) {
 	require.NoError(t, stored(t, b, messages(50)))
 	all, _, err := Find(t.Context(), store, []string{store.Root()})
 	require.NoError(t, err)
-	s.mu.Lock()
-	s.fault = func(w http.ResponseWriter, r *http.Request) bool {
+	s.Misbehave(buckets.Faults{Answer: func(w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
 		w.Header().Set("Content-Length", "100000")
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		_, _ = w.Write(s.objects[r.URL.Path][:40])
+		_, _ = w.Write(s.Object(r.URL.Path)[:40])
 		return true // the connection ends before the body does
-	}
-	s.mu.Unlock()
+	}})
 	err = all[0].Verify(t.Context())
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	require.False(t, errors.Is(err, ErrDamaged))
