@@ -60,6 +60,7 @@ type Store interface {
 	DeadGroups(ctx context.Context, consumerNo uint32, limit int) ([]durable.DeadGroup, error)
 	Senders(ctx context.Context, channelNo uint32, ids []ident.ID) ([]durable.Message, error)
 	Attempts(ctx context.Context, consumerNo uint32, id ident.ID, limit int) ([]durable.Attempt, error)
+	AttemptsRemovedMs(ctx context.Context, channelNo uint32) (int64, error)
 	LeaseCounts(ctx context.Context, consumerNo uint32, id ident.ID) (givenBack, lost int, err error)
 	HeadersOf(ctx context.Context, channelNo uint32, id ident.ID) ([]byte, error)
 	Steps(ctx context.Context, p durable.StepPage) (steps []durable.Step, next durable.Step, more bool, err error)

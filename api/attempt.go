@@ -46,10 +46,25 @@ func (a *API) history(ctx context.Context, j located, v *apitype.Job) (apitype.H
 		// A success that is reported late ends the job, but is not its last attempt.
 		slices.SortStableFunc(h.AttemptHistory, func(a, b apitype.Attempt) int { return a.At.Compare(b.At.Time) })
 	}
+	if h.AttemptsRemovedBefore, err = a.attemptsRemoved(ctx, j, len(h.AttemptHistory)); err != nil {
+		return apitype.History{}, err
+	}
 	if over := len(h.AttemptHistory) - maxAttempts; over > 0 {
 		h.AttemptHistory, h.AttemptHistoryTruncated = h.AttemptHistory[over:], true
 	}
 	return h, nil
+}
+
+// attemptsRemoved returns the time before which attempts were removed, where fewer are there than the job had.
+func (a *API) attemptsRemoved(ctx context.Context, j located, there int) (*apitype.Time, error) {
+	if j.state.Status != jobs.Delivered && j.state.Status != jobs.Dead || there >= j.state.Attempts {
+		return nil, nil
+	}
+	ms, err := a.o.Store.AttemptsRemovedMs(ctx, j.consumer.ChannelNo)
+	if err != nil || ms <= j.state.ID.Millis() {
+		return nil, err
+	}
+	return &apitype.Time{Time: time.UnixMilli(ms)}, nil
 }
 
 // lastAttempt returns when the newest attempt ended, zero when there is none.

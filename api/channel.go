@@ -28,7 +28,8 @@ func viewChannel(ch *durable.Channel) apitype.Channel {
 		Ack: in.Ack.String(), LatencyBudget: in.Budget.String(), ExpectEvery: in.Rhythm(),
 		Retention: in.Keeping.Retention.String(), RetentionMessages: in.Keeping.Messages.String(),
 		RetentionBytes: in.Keeping.Bytes.String(), DeadRetention: in.Keeping.DeadRetention.String(),
-		ID: ch.ID, Name: ch.Name, Token: atrest.Shown(ch.Token), ChangedAt: changedAt(ch.ChangedAt),
+		AttemptRetention: in.Keeping.AttemptRetention.String(),
+		ID:               ch.ID, Name: ch.Name, Token: atrest.Shown(ch.Token), ChangedAt: changedAt(ch.ChangedAt),
 		ConsumersURL: path + "/consumers", MessagesURL: path + "/messages", BroadcastURL: path + "/broadcast",
 	}
 }

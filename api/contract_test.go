@@ -221,6 +221,6 @@ func boundedProducer(w *world) wired {
 // limitedChannel is a GET of a channel with limits of its own on what it keeps.
 func limitedChannel(w *world) wired {
 	const path = "/channel/limited"
-	w.put(path, "retention=1h&retentionMessages=1000&retentionBytes=1GiB&deadRetention=2h").is(201)
+	w.put(path, "retention=1h&retentionMessages=1000&retentionBytes=1GiB&deadRetention=2h&attemptRetention=1h").is(201)
 	return wired{"GET /channel/{channel}", "GET " + path, w.get(path)}
 }

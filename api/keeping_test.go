@@ -12,29 +12,55 @@ import (
 
 func TestAChannelShowsTheLimitsThatItHas(t *testing.T) {
 	w := newWorld(t, nil)
-	names := []string{"Retention", "RetentionMessages", "RetentionBytes", "DeadRetention"}
+	names := []string{"Retention", "RetentionMessages", "RetentionBytes", "DeadRetention", "AttemptRetention"}
 	got := w.put("/channel/c", "").is(201).json()
 	for _, name := range names {
 		require.NotContains(t, got, name)
 	}
-	w.put("/channel/c", "retention=168h&retentionMessages=1000&retentionBytes=2GiB&deadRetention=0").is(200)
+	w.put("/channel/c", "retention=168h&retentionMessages=1000&retentionBytes=2GiB&deadRetention=0&"+
+		"attemptRetention=2m").is(200)
 	for range 2 { // the answer is a body of a PUT
 		w.do("PUT", "/channel/c", w.get("/channel/c").Body, "Content-Type: application/json").is(200)
 		got = w.get("/channel/c").json()
-		require.Equal(t, []any{"168h", "1000", "2147483648", "0s"},
-			[]any{got[names[0]], got[names[1]], got[names[2]], got[names[3]]})
+		require.Equal(t, []any{"168h", "1000", "2147483648", "0s", "2m"},
+			[]any{got[names[0]], got[names[1]], got[names[2]], got[names[3]], got[names[4]]})
 	}
 	for _, form := range []string{"retention=59s", "retention=-1h", "retention=week", "retention=1000000000h",
 		"retentionMessages=-1", "retentionMessages=1.5", "retentionMessages=%2B1", "retentionBytes=much",
-		"retentionBytes=2PiB", "deadRetention=1"} {
+		"retentionBytes=2PiB", "deadRetention=1", "attemptRetention=30s"} {
 		w.put("/channel/c", form).problem(400, "invalid_policy")
 	}
 	w.put("/channel/c", "retention=1h&retention=2h").problem(400, "duplicate_field")
 	require.Equal(t, "168h", w.get("/channel/c").json()["Retention"], "a refusal changes nothing")
-	w.put("/channel/c", "retention=&retentionMessages=&retentionBytes=&deadRetention=").is(200)
+	w.put("/channel/c", "retention=&retentionMessages=&retentionBytes=&deadRetention=&attemptRetention=").is(200)
 	for _, name := range names {
 		require.NotContains(t, w.get("/channel/c").json(), name)
 	}
+}
+
+// A job from which attempts were removed says so instead of showing fewer without a word.
+func TestAJobSaysThatAttemptsWereRemoved(t *testing.T) {
+	w := newWorld(t, nil)
+	w.channel()
+	k := w.consumer("k", "push")
+	m, other := w.insert(durable.Message{}), w.insert(durable.Message{})
+	at := time.Now().UnixMilli()
+	for _, id := range []ident.ID{m.ID, other.ID} {
+		for n, kind := range []durable.OutcomeKind{durable.OutcomeRetry, durable.OutcomeDelivered} {
+			w.record(durable.Outcome{Kind: kind, ConsumerNo: k.No, ID: id, Attempts: n + 1, AtMs: at + int64(n)*1000,
+				Tracked: true})
+		}
+	}
+	require.NotContains(t, w.get(jobPath(k, m)).is(200).json(), "AttemptsRemovedBefore")
+	_, n, err := w.store.RemoveOldAttempts(t.Context(), durable.OldAttempts{ChannelNo: k.ChannelNo, ConsumerNo: k.No,
+		Through: m.ID, BeforeMs: at + 500, Limit: 10})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+	got := w.get(jobPath(k, m)).is(200).json()
+	require.Len(t, got["AttemptHistory"], 1)
+	require.Equal(t, 2.0, got["Attempts"])
+	require.Equal(t, time.UnixMilli(at+500).UTC().Format(millis), got["AttemptsRemovedBefore"])
+	require.NotContains(t, w.get(jobPath(k, other)).is(200).json(), "AttemptsRemovedBefore", "none is missing")
 }
 
 // Where a message of that time may have been removed, why says by what, and other answers say from when on

@@ -75,7 +75,8 @@
 //   - Responses: exchange.go, exchangework.go, awaiting.go.
 //   - Scans and books: scan.go, scanover.go, watermark.go, sheet.go, books.go, backlog.go,
 //     stored.go, stray.go.
-//   - What ends by its age: expiring.go, purge.go, purgepage.go; by a limit of its channel: keeping.go.
+//   - What ends by its age: expiring.go, purge.go, purgepage.go; by a limit of its channel: keeping.go;
+//     attempts by their own age: oldattempts.go.
 //   - Schedules: scheduled.go, schedulepast.go, dueline.go, dispatch.go, reschedule.go, schedulelist.go.
 //   - Bulks: bulk.go, bulkwork.go, bulkstep.go, bulklist.go, bulksweep.go.
 //   - Replays: replay.go.

@@ -30,7 +30,7 @@ type ArchiveFile interface {
 	Add(m *durable.Message, producer string, consumers []string, states []durable.JobState) error
 	// Full reports whether the file has enough.
 	Full() bool
-	// Seal returns nil when the file is on disk and was read back.
+	// Seal returns nil when the archive has the file and it was read back.
 	Seal(ctx context.Context) error
 	// Abandon removes what is written of a file that is not sealed.
 	Abandon()
@@ -136,7 +136,7 @@ func (w *archiving) add(ctx context.Context, ids []ident.ID) error {
 	}
 	if w.file == nil {
 		var err error
-		if w.file, err = w.Archive(w.ch.ID); err != nil {
+		if w.file, err = w.Archive(ctx, w.ch.ID); err != nil {
 			w.file = nil
 			return errArchive{err}
 		}

@@ -30,7 +30,7 @@ type book struct {
 	done bool
 }
 
-func (s *shelf) Begin(string) (ArchiveFile, error) {
+func (s *shelf) Begin(context.Context, string) (ArchiveFile, error) {
 	if s.begin != nil {
 		return nil, s.begin
 	}

@@ -46,7 +46,7 @@ func (r *Reaper) keeping(ch *catalogue.Channel) (retention, dead time.Duration) 
 // limits reports whether any channel has to be looked at: without a retention, and without a limit of a
 // channel, a round costs nothing.
 func (p *purger) limits() bool {
-	if p.Retention > 0 || len(p.Catalogue.DeletedChannels()) > 0 {
+	if p.Retention > 0 || p.AttemptRetention > 0 || len(p.Catalogue.DeletedChannels()) > 0 {
 		return true
 	}
 	for from := ""; ; {

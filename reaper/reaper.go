@@ -53,6 +53,7 @@ type Store interface {
 	NewestSizes(ctx context.Context, channelNo uint32, after, through ident.ID, limit int) ([]durable.Stretch, error)
 	TrimStretches(ctx context.Context, channelNo uint32, through ident.ID) error
 	Removal(ctx context.Context, channelNo uint32) (durable.Removal, error)
+	RemoveOldAttempts(ctx context.Context, p durable.OldAttempts) (last ident.ID, removed int64, err error)
 	HeadsOf(ctx context.Context, channelNo uint32, ids []ident.ID) ([]durable.Head, error)
 	Expiring(ctx context.Context, after durable.Expiry, nowMs int64, limit int) ([]durable.Expiry, error)
 	Expire(ctx context.Context, over, later []durable.Expiry, laterMs int64) error
@@ -114,9 +115,11 @@ type Options struct {
 	// never, else at least RationalDelay + durable.MinRetention. DeadRetention is how
 	// long a dead letter counts as not over, 0: for ever.
 	Retention, DeadRetention time.Duration
+	// AttemptRetention is how long a failed attempt of a job that is over is kept; 0: as long as its message.
+	AttemptRetention time.Duration
 	// Archive begins a file for messages of a channel, which are removed once the file is sealed. nil: there is
 	// no archive.
-	Archive func(channel string) (ArchiveFile, error)
+	Archive func(ctx context.Context, channel string) (ArchiveFile, error)
 	Wake    func(consumer uint32)
 	Died    func(reason durable.Reason, jobs int) // told of jobs that the reaper ended
 	// Forward publishes a message without HTTP. Its error is that of the store's Insert.
@@ -134,7 +137,7 @@ type Reaper struct {
 	reconcileSeconds                                 prometheus.Histogram
 	overdue, difference                              prometheus.Gauge
 	cut                                              *prometheus.CounterVec
-	archived                                         prometheus.Counter
+	archived, attempts                               prometheus.Counter
 	archiveFailing                                   prometheus.Gauge
 
 	unrenewed []uint32 // consumers that still need a new epoch; only the reconcile loop uses it
@@ -181,9 +184,11 @@ func New(o Options) *Reaper {
 		Help: "Messages among the purged ones that a limit of their channel has removed, by its field."}, []string{"limit"})
 	r.archived = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_archived_messages_total",
 		Help: "Messages in files of the archive that this broker has sealed."})
+	r.attempts = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_purged_attempts_total",
+		Help: "Failed attempts that were removed before their messages."})
 	r.archiveFailing = prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_archive_failing",
 		Help: "1 while the archive takes no messages, so that retention removes none."})
-	o.Registry.MustRegister(r.reconcileSeconds, r.overdue, r.difference, r.cut, r.archived, r.archiveFailing)
+	o.Registry.MustRegister(r.reconcileSeconds, r.overdue, r.difference, r.cut, r.archived, r.attempts, r.archiveFailing)
 	o.Catalogue.Watch(r.learn)
 	return r
 }

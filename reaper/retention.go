@@ -35,21 +35,22 @@ const (
 // and whose jobs are over. Only its loop uses it.
 type purger struct {
 	*Reaper
-	began   time.Time           // when the present scan began at the oldest messages
-	scanned map[uint32]ident.ID // channel -> position of the present scan
-	passed  map[uint32]ident.ID // channel -> furthest position of any scan
-	emptied map[uint32]bool     // deleted channels of which nothing is left
-	limited map[uint32]*limited // channels with limits of their own
-	unsaid  map[uint32]bool     // channels whose alarm of a failing archive is open, or known to be ended
-	history int                 // of the store, in which the positions are
-	refused map[uint32]bool     // channels of which the archive took nothing the last time
-	turn    time.Duration       // purgeTurn
+	began   time.Time               // when the present scan began at the oldest messages
+	scanned map[uint32]ident.ID     // channel -> position of the present scan
+	passed  map[uint32]ident.ID     // channel -> furthest position of any scan
+	emptied map[uint32]bool         // deleted channels of which nothing is left
+	limited map[uint32]*limited     // channels with limits of their own
+	unsaid  map[uint32]bool         // channels whose alarm of a failing archive is open, or known to be ended
+	looked  map[uint32]*attemptScan // channels whose old attempts were looked for
+	history int                     // of the store, in which the positions are
+	refused map[uint32]bool         // channels of which the archive took nothing the last time
+	turn    time.Duration           // purgeTurn
 }
 
 func newPurger(r *Reaper) *purger {
 	return &purger{Reaper: r, passed: map[uint32]ident.ID{}, emptied: map[uint32]bool{},
-		limited: map[uint32]*limited{}, unsaid: map[uint32]bool{}, history: r.history(), refused: map[uint32]bool{},
-		turn: purgeTurn}
+		limited: map[uint32]*limited{}, unsaid: map[uint32]bool{}, looked: map[uint32]*attemptScan{},
+		history: r.history(), refused: map[uint32]bool{}, turn: purgeTurn}
 }
 
 func (r *Reaper) retentionLoop(ctx context.Context) {
@@ -89,6 +90,7 @@ func (p *purger) pass(ctx context.Context, rested map[uint32]bool) (more bool, f
 		p.began = time.Time{}
 		clear(p.passed)
 		clear(p.emptied)
+		clear(p.looked)
 	}
 	again := purgeAgain
 	if p.Retention > 0 {
@@ -109,7 +111,9 @@ func (p *purger) pass(ctx context.Context, rested map[uint32]bool) (more bool, f
 				continue
 			}
 			goes, err := p.channel(ctx, ch, latest.ID)
-			failure = cmp.Or(err, failure)
+			attempts, trimErr := p.oldAttempts(ctx, ch)
+			failure = cmp.Or(err, trimErr, failure)
+			goes = goes || attempts
 			rested[after], more = !goes, more || goes
 		}
 		if len(page) < channelPage {

@@ -10,7 +10,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 
 	penstock "github.com/penstock-broker/penstock/clients/go"
 	"github.com/penstock-broker/penstock/internal/feature/archive"
@@ -18,13 +20,20 @@ import (
 	"github.com/penstock-broker/penstock/reaper"
 )
 
-const archiveDir = "BROKER_ARCHIVE_DIR"
+// The settings that say where messages are archived.
+const (
+	archiveDir      = "BROKER_ARCHIVE_DIR"
+	archiveEndpoint = "BROKER_ARCHIVE_S3_ENDPOINT"
+	archiveBucket   = "BROKER_ARCHIVE_S3_BUCKET"
+)
 
 const archiveHelp = "ls prints the files, grep the messages that match a regular expression (RE2) by ID, producer, " +
 	"header or payload.\nrestore verifies all files, then publishes their messages to a channel without consumers.\n" +
-	"FILE is a folder of the archive, or a file in it; for ls and grep by default all of " + archiveDir + ".\n" +
+	"FILE is a folder of the archive, or a file in it, or s3://BUCKET/KEY of one in the store of\n" +
+	archiveEndpoint + "; " +
+	"for ls and grep by default the whole archive of the settings.\n" +
 	"The broker of restore and its tokens come from PENSTOCK_URL and the other variables of docs/clients.md.\n" +
-	"See docs/operate/keeping.md."
+	"See docs/operate/archive.md."
 
 // prepareArchive adds the flags of broker archive, which stand before ls, grep or restore.
 func prepareArchive(f *flag.FlagSet) func([]string, io.Writer, io.Writer) int {
@@ -69,7 +78,7 @@ func (a *archiver) fail(err error) int {
 func (a *archiver) run(ctx context.Context, verb string, args []string) int {
 	switch verb {
 	case "ls":
-		all, err := a.find(args)
+		all, err := a.find(ctx, args)
 		if err == nil {
 			err = archive.List(a.out, all, a.json)
 		}
@@ -84,16 +93,24 @@ func (a *archiver) run(ctx context.Context, verb string, args []string) int {
 	return exitClean
 }
 
-// find opens the files of the paths, by default of the archive of the settings.
-func (a *archiver) find(paths []string) ([]*archive.Entry, error) {
-	if len(paths) == 0 {
-		dir := os.Getenv(archiveDir)
-		if dir == "" {
-			return nil, errors.New("FILE is missing, and " + archiveDir + " is not set")
+// find opens the files of the names, by default of the archive of the settings.
+func (a *archiver) find(ctx context.Context, names []string) ([]*archive.Entry, error) {
+	var store *archive.S3
+	if len(names) == 0 && os.Getenv(archiveDir) != "" {
+		names = []string{os.Getenv(archiveDir)}
+	} else if len(names) == 0 || slices.ContainsFunc(names, archive.IsS3) {
+		cfg, err := readConfig(os.Environ())
+		if err != nil {
+			return nil, err
 		}
-		paths = []string{dir}
+		if store = cfg.archiveStore; store != nil && len(names) == 0 {
+			names = []string{store.Root()}
+		}
 	}
-	all, skipped, err := archive.Find(paths)
+	if len(names) == 0 {
+		return nil, errors.New("FILE is missing, and neither " + archiveDir + " nor " + archiveEndpoint + " is set")
+	}
+	all, skipped, err := archive.Find(ctx, store, names)
 	return all, cmp.Or(err, errors.Join(skipped...))
 }
 
@@ -102,7 +119,7 @@ func (a *archiver) grep(ctx context.Context, pattern string, paths []string) int
 	if err != nil {
 		return a.fail(err)
 	}
-	all, err := a.find(paths)
+	all, err := a.find(ctx, paths)
 	if err != nil {
 		return a.fail(err)
 	}
@@ -117,7 +134,7 @@ func (a *archiver) grep(ctx context.Context, pattern string, paths []string) int
 }
 
 func (a *archiver) restore(ctx context.Context, files []string) int {
-	all, err := a.find(files)
+	all, err := a.find(ctx, files)
 	if err == nil && len(all) == 0 {
 		err = errors.New("there is no file of an archive")
 	}
@@ -143,16 +160,48 @@ func (a *archiver) restore(ctx context.Context, files []string) int {
 }
 
 // newArchive returns what begins a file of the archive of the settings; nil: there is none.
-func (c *config) newArchive() func(channel string) (reaper.ArchiveFile, error) {
-	if c.ArchiveDir == "" {
+func (c *config) newArchive() func(ctx context.Context, channel string) (reaper.ArchiveFile, error) {
+	var place archive.Place
+	switch {
+	case c.archiveStore != nil:
+		place = archive.NewBucket(c.archiveStore, filepath.Join(c.DataDir, "archive-spool"))
+	case c.ArchiveDir != "":
+		place = archive.Dir(c.ArchiveDir)
+	default:
 		return nil
 	}
-	place := archive.Dir(c.ArchiveDir)
-	return func(channel string) (reaper.ArchiveFile, error) {
-		f, err := archive.Begin(place, channel)
+	return func(ctx context.Context, channel string) (reaper.ArchiveFile, error) {
+		f, err := archive.Begin(ctx, place, channel)
 		if err != nil {
 			return nil, err
 		}
 		return f, nil
+	}
+}
+
+// checkArchive checks where messages are archived. It sends nothing.
+func (c *config) checkArchive(f *faults) {
+	switch {
+	case c.ArchiveEndpoint == "" && c.ArchiveBucket == "":
+		return
+	case c.ArchiveEndpoint == "":
+		f.add(archiveBucket, "needs "+archiveEndpoint)
+		return
+	case c.ArchiveBucket == "":
+		f.add(archiveEndpoint, "needs "+archiveBucket)
+		return
+	case c.ArchiveDir != "":
+		f.add(archiveDir, "and %s are both set: an archive is in one place", archiveEndpoint)
+		return
+	}
+	s := archive.S3Settings{Endpoint: c.ArchiveEndpoint, Bucket: c.ArchiveBucket, Prefix: c.ArchivePrefix,
+		Region: c.ArchiveRegion, AccessKey: c.ArchiveAccessKey, SecretKey: c.ArchiveSecretKey,
+		PathStyle: c.ArchivePathStyle, Trailers: c.ArchiveTrailers}
+	err := s.Check(c.ArchiveHTTP)
+	if err == nil {
+		c.archiveStore, err = archive.NewS3(s)
+	}
+	if err != nil {
+		f.add(archiveEndpoint, "and the settings beside it are wrong: %v", err)
 	}
 }

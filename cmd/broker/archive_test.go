@@ -14,13 +14,14 @@ import (
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/feature/archive"
 	"github.com/penstock-broker/penstock/internal/model/ident"
+	"github.com/penstock-broker/penstock/internal/test/buckets"
 	"github.com/penstock-broker/penstock/internal/tool/failpoint"
 )
 
 // archived returns how often each message is in an archive, by its ID.
 func archived(t *testing.T, dir string) map[string]int {
 	t.Helper()
-	all, skipped, err := archive.Find([]string{dir})
+	all, skipped, err := archive.Find(t.Context(), nil, []string{dir})
 	require.NoError(t, err)
 	require.Empty(t, skipped)
 	found := map[string]int{}
@@ -104,6 +105,77 @@ func TestFaultEachMessageIsStoredOrArchived(t *testing.T) {
 	})
 }
 
+// A bucket takes the place of the folder: while it takes nothing, or gives other bytes back, nothing is removed and
+// broker check says so; then each message is in it, and comes back by its name.
+func TestMessagesAreArchivedInABucket(t *testing.T) {
+	parallel(t)
+	store := buckets.New(t)
+	secret := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(secret, []byte(buckets.SecretKey+"\n"), 0o600))
+	w := embeddedWorld(t).with(quick...).with("BROKER_RETENTION=60500ms", "BROKER_ARCHIVE_S3_ENDPOINT="+store.URL,
+		"BROKER_ARCHIVE_S3_BUCKET=cold", "BROKER_ARCHIVE_S3_PREFIX=a/b", "BROKER_ARCHIVE_S3_REGION="+buckets.Region,
+		"BROKER_ARCHIVE_S3_ACCESS_KEY="+buckets.AccessKey, "BROKER_ARCHIVE_S3_SECRET_KEY_FILE="+secret)
+	code, out, _ := w.command("check")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "an object was written to s3://cold/a/b, read and removed")
+	store.Misbehave(buckets.Faults{Answer: func(answer http.ResponseWriter, _ *http.Request) bool {
+		buckets.Refuse(answer, http.StatusForbidden, "AccessDenied", "no right")
+		return true
+	}})
+	code, out, _ = w.command("check")
+	require.Equal(t, 1, code, out)
+	require.Regexp(t, `mend +archive +.*AccessDenied: no right`, out)
+
+	p := w.start()
+	s := p.stage(t) // without consumers each message is over
+	var paths []string
+	for i := range 3 {
+		paths = append(paths, s.publish(fmt.Sprint("body ", i), "X-Broker-Message-ID", fmt.Sprint("order-", i)))
+	}
+	failing := func() bool { return p.gauge(t, "penstock_archive_failing") == 1 }
+	eventually(t, "the archive to fail", failing)
+	store.Misbehave(buckets.Faults{Read: func(_ string, body []byte) []byte {
+		if len(body) > 0 {
+			body[0] ^= 1
+		}
+		return body
+	}})
+	store.Requests()
+	eventually(t, "a probe that is not read back", func() bool {
+		return strings.Contains(strings.Join(store.Requests(), " "), "GET /cold/a/b/+probe-")
+	})
+	require.True(t, failing())
+	for _, path := range paths {
+		require.Equal(t, 200, p.do("GET", path, "").status, "nothing is removed")
+	}
+	store.Misbehave(buckets.Faults{})
+	eventually(t, "the removal", func() bool {
+		for _, path := range paths {
+			if p.do("GET", path, "").status != http.StatusNotFound {
+				return false
+			}
+		}
+		return true
+	})
+	require.False(t, failing())
+	client := w.with("PENSTOCK_URL=" + p.base)
+	code, out, errs := client.command("archive", "ls")
+	require.Zero(t, code, errs)
+	require.Contains(t, out, "s3://cold/a/b/"+s.channel+"/")
+	code, out, errs = client.command("archive", "grep", "^body 1$")
+	require.Zero(t, code, errs)
+	require.Equal(t, 1, strings.Count(out, "\n"))
+	code, out, errs = client.command("archive", "restore", "s3://cold/a/b/"+s.channel)
+	require.Zero(t, code, errs)
+	require.Equal(t, "3 messages restored, 0 were restored before\n", out)
+	left, err := filepath.Glob(filepath.Join(w.setting("BROKER_DATA_DIR"), "archive-spool", "*", "*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+	code, _, errs = w.with("BROKER_ARCHIVE_S3_SECRET_KEY=also").command("archive", "ls")
+	require.Equal(t, exitUsage, code)
+	require.NotContains(t, errs, buckets.SecretKey)
+}
+
 // A damaged file restores nothing, neither of itself nor of the others, and says so.
 func TestADamagedFileRestoresNothing(t *testing.T) {
 	parallel(t)
@@ -147,7 +219,7 @@ func TestADamagedFileRestoresNothing(t *testing.T) {
 // writeArchive archives a message for each payload.
 func writeArchive(t *testing.T, dir, channel string, payloads ...string) {
 	t.Helper()
-	f, err := archive.Begin(archive.Dir(dir), channel)
+	f, err := archive.Begin(t.Context(), archive.Dir(dir), channel)
 	require.NoError(t, err)
 	ids := ident.NewGenerator(1, func() int64 { return time.Now().UnixMilli() })
 	for _, payload := range payloads {

@@ -15,7 +15,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/tool/sentence"
 )
 
-const checkHelp = `It looks at the settings, the data folder, the store and Redis, and changes nothing. A line begins with ok,
+const checkHelp = `It looks at the settings, the data folder, the store, Redis and the archive, and changes nothing; to a bucket of
+the archive it writes a small object, which it removes. A line begins with ok,
 note (good to know), mend (what to do) or unreachable. Exit code 0: nothing is to be mended. 1: something is.
 3: a store could not be reached. ` + settingsHelp
 
@@ -33,7 +34,10 @@ func check(ctx context.Context, asJSON, starting bool, stdout, stderr io.Writer)
 	cfg, err := readConfig(os.Environ(), (*config).checkFolder)
 	o := preflight.Options{Version: version, MySQLDSN: cfg.MySQLDSN, RedisURL: cfg.RedisURL,
 		RedisMaster: cfg.RedisMaster, DataDir: cfg.DataDir, MaxBody: cfg.maxBody(), Journal: cfg.journalLimit,
-		Starting: starting}
+		Starting: starting, ArchiveDir: cfg.ArchiveDir}
+	if store := cfg.archiveStore; store != nil {
+		o.Bucket, o.Probe = store.Root(), store.Probe
+	}
 	var all settingsError
 	switch {
 	case errors.As(err, &all):

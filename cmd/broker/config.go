@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-broker/penstock/api"
+	"github.com/penstock-broker/penstock/internal/feature/archive"
 	"github.com/penstock-broker/penstock/internal/feature/principal"
 	"github.com/penstock-broker/penstock/internal/feature/reports"
 	"github.com/penstock-broker/penstock/internal/feature/tracing"
@@ -78,11 +79,22 @@ type config struct {
 	NoWorkerAfter   time.Duration   `env:"BROKER_NO_WORKER_AFTER" envDefault:"60s" doc:"How long due jobs of a pull consumer wait without a sign of a worker until why says no_worker."`
 	QueueWindow     int             `env:"BROKER_QUEUE_WINDOW" default:"100000 (embedded 2000)" doc:"Jobs of one consumer kept in Redis; the rest of its backlog waits in the store."`
 
-	TTL           time.Duration `env:"BROKER_TTL" envDefault:"0" doc:"Age at which a job is a dead letter, whatever its attempts, where its consumer sets no ttl. 0: never."`
-	DLQ           string        `env:"BROKER_DLQ" envDefault:"keep" doc:"What becomes of the dead letters of a consumer without dlq: keep, redrive, forward:CHANNEL or expire:DURATION."`
-	Retention     time.Duration `env:"BROKER_RETENTION" envDefault:"720h" doc:"Age at which a message is removed whose jobs are all over. 0: never."`
-	DeadRetention time.Duration `env:"BROKER_DEAD_RETENTION" envDefault:"0" doc:"How long a dead letter keeps its message; both are removed then. 0: for ever."`
-	ArchiveDir    string        `env:"BROKER_ARCHIVE_DIR" doc:"Folder into which messages are written before retention removes them. Empty: they are removed without."`
+	TTL              time.Duration `env:"BROKER_TTL" envDefault:"0" doc:"Age at which a job is a dead letter, whatever its attempts, where its consumer sets no ttl. 0: never."`
+	DLQ              string        `env:"BROKER_DLQ" envDefault:"keep" doc:"What becomes of the dead letters of a consumer without dlq: keep, redrive, forward:CHANNEL or expire:DURATION."`
+	Retention        time.Duration `env:"BROKER_RETENTION" envDefault:"720h" doc:"Age at which a message is removed whose jobs are all over. 0: never."`
+	DeadRetention    time.Duration `env:"BROKER_DEAD_RETENTION" envDefault:"0" doc:"How long a dead letter keeps its message; both are removed then. 0: for ever."`
+	AttemptRetention time.Duration `env:"BROKER_ATTEMPT_RETENTION" envDefault:"0" doc:"How long a failed attempt of a job that is over is kept, where its channel sets no attemptRetention. 0: as long as its message."`
+	ArchiveDir       string        `env:"BROKER_ARCHIVE_DIR" doc:"Folder into which messages are written before retention removes them. Empty: they are removed without."`
+
+	ArchiveEndpoint  string `env:"BROKER_ARCHIVE_S3_ENDPOINT" doc:"URL of an S3-compatible store into which they are written in place of a folder: https://s3.example.com. Empty: none."`
+	ArchiveBucket    string `env:"BROKER_ARCHIVE_S3_BUCKET" doc:"Bucket of the archive. It must exist."`
+	ArchivePrefix    string `env:"BROKER_ARCHIVE_S3_PREFIX" doc:"What the keys of the archive begin with, without slashes at its ends: penstock/archive."`
+	ArchiveRegion    string `env:"BROKER_ARCHIVE_S3_REGION" envDefault:"us-east-1" doc:"Region of the bucket, which the signatures of requests have."`
+	ArchiveAccessKey string `env:"BROKER_ARCHIVE_S3_ACCESS_KEY" secret:"true" doc:"Access key of the store. Empty, with the next one: those of AWS_ACCESS_KEY_ID and its like, or of the role of the machine or pod."`
+	ArchiveSecretKey string `env:"BROKER_ARCHIVE_S3_SECRET_KEY" secret:"true" doc:"Secret key that belongs to the access key."`
+	ArchivePathStyle bool   `env:"BROKER_ARCHIVE_S3_PATH_STYLE" envDefault:"true" doc:"Whether the bucket stands in the path. false: in the host name, as buckets of AWS may need it."`
+	ArchiveHTTP      bool   `env:"BROKER_ARCHIVE_S3_ALLOW_HTTP" envDefault:"false" doc:"Whether the endpoint may have http where it is not on loopback. What is archived can then be read on the way."`
+	ArchiveTrailers  bool   `env:"BROKER_ARCHIVE_S3_TRAILERS" envDefault:"false" doc:"Whether uploads have a CRC32C as a trailer in place of Content-MD5. Some stores refuse trailers."`
 
 	IdempotencyRetention time.Duration `env:"BROKER_IDEMPOTENCY_RETENTION" envDefault:"24h" doc:"How long an Idempotency-Key is kept."`
 
@@ -143,6 +155,7 @@ type config struct {
 	access       api.AccessLog
 	tokenKeys    apitoken.Keys
 	sealKeys     *atrest.Keys
+	archiveStore *archive.S3 // nil: none
 	principals   *principal.Map
 	proxies      forwarded.Trusted
 	gatewayKey   []byte // nil: requests need no signature

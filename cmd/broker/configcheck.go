@@ -35,6 +35,7 @@ func (c *config) check(f *faults) {
 	c.checkConsumers(f)
 	c.checkAlerts(f)
 	c.checkStores(f)
+	c.checkArchive(f)
 	c.checkLog(f)
 	c.checkTraces(f)
 	if err := c.reports.Check(); err != nil {
@@ -133,7 +134,7 @@ func (c *config) checkTimes(f *faults) {
 	}
 	least := c.RationalDelay + durable.MinRetention
 	for name, d := range map[string]time.Duration{"BROKER_RETENTION": c.Retention,
-		"BROKER_DEAD_RETENTION": c.DeadRetention} {
+		"BROKER_DEAD_RETENTION": c.DeadRetention, "BROKER_ATTEMPT_RETENTION": c.AttemptRetention} {
 		if d != 0 && d < least && f.fine("BROKER_RATIONAL_DELAY") {
 			f.add(name, "must be 0 or at least %v (BROKER_RATIONAL_DELAY + %v), not %v", least, durable.MinRetention, d)
 		}

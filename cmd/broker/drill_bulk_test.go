@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,7 +16,6 @@ import (
 
 const (
 	bulkKills = 10
-	bulkPace  = 200 // publishes of clients a second beside the bulk
 	bulkCalm  = 10 * time.Second
 )
 
@@ -121,27 +119,7 @@ func (d *bulkDrill) kill() {
 }
 
 // live publishes to another channel for a time and returns how long the answers took.
-func (d *bulkDrill) live(span time.Duration) (took []time.Duration) {
-	tick := time.NewTicker(time.Second / bulkPace)
-	defer tick.Stop()
-	p, answers, sent := d.now.Load(), make(chan time.Duration, 1<<16), 0
-	for end := time.Now().Add(span); time.Now().Before(end); sent++ {
-		<-tick.C
-		go func() {
-			begun := time.Now()
-			r, err := p.try("POST", "/channel/live/broadcast", strings.Repeat("z", 200), producerTokens...)
-			if err != nil || r.status != http.StatusCreated {
-				d.say("a publish beside the bulk: %d %s %v", r.status, r.body, err)
-			}
-			answers <- time.Since(begun)
-		}()
-	}
-	for range sent {
-		took = append(took, <-answers)
-	}
-	slices.Sort(took)
-	return took
-}
+func (d *bulkDrill) live(span time.Duration) []time.Duration { return d.rig.live(d.now.Load(), span) }
 
 // drain claims and finishes until each row came. What a kill cuts off comes again.
 func (d *bulkDrill) drain() error {

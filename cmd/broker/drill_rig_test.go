@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -161,6 +163,32 @@ func (p *process) fillBatch(from, to int, priority func(n int) int) error {
 		return fmt.Errorf("%d of %d lines were stored: %d %s", stored, to-from, r.status, tail(r.body, 300))
 	}
 	return nil
+}
+
+// livePace is the number of publishes a second of live.
+const livePace = 200
+
+// live publishes to the channel live for a time and returns how long the answers took.
+func (r *rig) live(p *process, span time.Duration) (took []time.Duration) {
+	tick := time.NewTicker(time.Second / livePace)
+	defer tick.Stop()
+	answers, sent := make(chan time.Duration, 1<<16), 0
+	for end := time.Now().Add(span); time.Now().Before(end); sent++ {
+		<-tick.C
+		go func() {
+			begun := time.Now()
+			a, err := p.try("POST", "/channel/live/broadcast", strings.Repeat("z", 200), producerTokens...)
+			if err != nil || a.status != http.StatusCreated {
+				r.say("a publish beside: %d %s %v", a.status, a.body, err)
+			}
+			answers <- time.Since(begun)
+		}()
+	}
+	for range sent {
+		took = append(took, <-answers)
+	}
+	slices.Sort(took)
+	return took
 }
 
 // drillKey is a key of the only consumer; what it holds is in redisq/doc.go.

@@ -34,20 +34,9 @@ const (
 func BenchmarkDrillStored(b *testing.B) {
 	r := newRig(b)
 	n := drillJobs(b)
-	p := r.start()
-	p.sample("k=http://127.0.0.1:1/", "pull")
-	for _, k := range []string{"k", "pull"} {
-		if a := p.do("POST", "/channel/c/consumer/"+k+"/pause", ""); a.status != 200 {
-			b.Fatal(a.body)
-		}
-	}
-	template, err := ident.Parse(path.Base(p.publish("template")))
-	if err != nil {
-		b.Fatal(err)
-	}
-	p.stop()
+	template := r.prepareStored()
 	ids := r.store(n, template)
-	p = r.start()
+	p := r.start()
 	p.put("/producer/other", "token", "t")
 	p.put("/group/g")
 	r.say("%d messages are stored", n)
@@ -131,6 +120,25 @@ func screensOfOperators(p *process, ids func(i int) ident.ID, n int) (asks []sto
 		asks = append(asks, storedAsk{name, "GET", at, "", "text/html"})
 	}
 	return asks
+}
+
+// prepareStored makes the channel and the consumers of store, which stand still, and returns the message that the
+// others are like.
+func (r *rig) prepareStored() ident.ID {
+	r.b.Helper()
+	p := r.start()
+	defer p.stop()
+	p.sample("k=http://127.0.0.1:1/", "pull")
+	for _, k := range []string{"k", "pull"} {
+		if a := p.do("POST", "/channel/c/consumer/"+k+"/pause", ""); a.status != 200 {
+			r.b.Fatal(a.body)
+		}
+	}
+	template, err := ident.Parse(path.Base(p.publish("template")))
+	if err != nil {
+		r.b.Fatal(err)
+	}
+	return template
 }
 
 // store fills the tables with n messages like the template, from two hours ago on, and returns their IDs by their

@@ -72,7 +72,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 	b.reaper = reaper.New(reaper.Options{
 		Store: b.recorder(), Queue: b.queue, Catalogue: b.catalogue, Cluster: b.node, Desk: desk, Agenda: agenda,
 		RationalDelay: b.cfg.RationalDelay, Policies: policies, Wake: b.plane.Wake, Retrigger: b.retrigger,
-		Retention: b.cfg.Retention, DeadRetention: b.cfg.DeadRetention, Archive: b.cfg.newArchive(), Died: counts.Died, Forward: b.plane.Forward, Registry: registry, Log: b.log,
+		Retention: b.cfg.Retention, DeadRetention: b.cfg.DeadRetention, AttemptRetention: b.cfg.AttemptRetention, Archive: b.cfg.newArchive(), Died: counts.Died, Forward: b.plane.Forward, Registry: registry, Log: b.log,
 	})
 	b.mover = b.newMover(registry)
 	b.bulks, b.redrives = b.newBulks(registry, bodies, fetches), redrive.New(redrive.Options{Store: b.store, Desk: desk, Catalogue: b.catalogue, Cluster: b.node, Policies: policies, Dirty: agenda.Dirty, Registry: registry, Log: b.log})

@@ -27,6 +27,11 @@ DELETE FROM attempts
 WHERE consumer_no = ?
   AND message_id IN (?...);
 
+DELETE FROM attempts
+WHERE consumer_no = ?
+  AND message_id IN (?...)
+  AND at_ms < ?;
+
 DELETE FROM awaiting_replies
 WHERE consumer_no = ?
   AND message_id IN (?...);
@@ -3143,6 +3148,16 @@ WHERE consumer_no = ?
 
 SELECT
     message_id,
+    at_ms
+FROM attempts
+WHERE consumer_no = ?
+  AND message_id > ?
+  AND message_id <= ?
+ORDER BY message_id, at_ms
+LIMIT ?;
+
+SELECT
+    message_id,
     at_ms,
     attempt
 FROM attempts
@@ -4513,6 +4528,10 @@ SELECT RELEASE_LOCK(CONCAT('penstock ', SHA1(DATABASE())));
 
 SELECT VERSION();
 
+SELECT attempts_ms
+FROM kept_channels
+WHERE channel_no = ?;
+
 SELECT b.id
 FROM bulks b
 JOIN producers p
@@ -5297,6 +5316,11 @@ SET
     limit_code = ?,
     at_ms = ?
 WHERE channel_no = ?;
+
+UPDATE kept_channels
+SET attempts_ms = ?
+WHERE channel_no = ?
+  AND attempts_ms < ?;
 
 UPDATE kept_channels
 SET counted_id = ?

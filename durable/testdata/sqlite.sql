@@ -19,6 +19,11 @@ DELETE FROM attempts
 WHERE consumer_no = ?
   AND message_id IN (?...);
 
+DELETE FROM attempts
+WHERE consumer_no = ?
+  AND message_id IN (?...)
+  AND at_ms < ?;
+
 DELETE FROM awaiting_replies
 WHERE consumer_no = ?
   AND message_id IN (?...);
@@ -3040,6 +3045,16 @@ WHERE consumer_no = ?
 
 SELECT
     message_id,
+    at_ms
+FROM attempts
+WHERE consumer_no = ?
+  AND message_id > ?
+  AND message_id <= ?
+ORDER BY message_id, at_ms
+LIMIT ?;
+
+SELECT
+    message_id,
     at_ms,
     attempt
 FROM attempts
@@ -4392,6 +4407,10 @@ FROM prioritised
 WHERE channel_no = ?
   AND inv_priority >= ?;
 
+SELECT attempts_ms
+FROM kept_channels
+WHERE channel_no = ?;
+
 SELECT b.id
 FROM bulks b
 JOIN producers p
@@ -5108,6 +5127,11 @@ SET
     limit_code = ?,
     at_ms = ?
 WHERE channel_no = ?;
+
+UPDATE kept_channels
+SET attempts_ms = ?
+WHERE channel_no = ?
+  AND attempts_ms < ?;
 
 UPDATE kept_channels
 SET counted_id = ?

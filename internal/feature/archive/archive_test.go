@@ -38,18 +38,18 @@ func messages(n int) []durable.Message {
 // sealed writes messages to a file and returns it.
 func sealed(t *testing.T, dir string, msgs []durable.Message) *Entry {
 	t.Helper()
-	f, err := Begin(Dir(dir), "orders")
+	f, err := Begin(t.Context(), Dir(dir), "orders")
 	require.NoError(t, err)
 	states := []durable.JobState{{Status: durable.Delivered, Attempts: 2, ChangedMs: 1000, StatusCode: 204},
 		{Status: durable.Waiting}, {Status: durable.Dead, Error: "no"}}
 	for i := range msgs {
 		require.NoError(t, f.Add(&msgs[i], "shop", []string{"a", "b", "c"}, states))
 	}
-	before, _, err := Find([]string{dir})
+	before, _, err := Find(t.Context(), nil, []string{dir})
 	require.NoError(t, err)
 	require.NoError(t, f.Seal(t.Context()))
 	f.Abandon() // changes nothing
-	after, _, err := Find([]string{dir})
+	after, _, err := Find(t.Context(), nil, []string{dir})
 	require.NoError(t, err)
 	require.Len(t, after, len(before)+1, "it is not there before it is whole")
 	for _, e := range after {
@@ -107,7 +107,7 @@ func TestWhatIsArchivedIsReadBack(t *testing.T) {
 		return nil
 	}))
 	for _, name := range []string{e.Folder, e.Messages(), filepath.Join(e.Folder, manifestName)} {
-		again, err := Open(name)
+		again, err := Open(t.Context(), disk{}, name)
 		require.NoError(t, err)
 		require.Equal(t, e, again)
 	}
@@ -139,27 +139,27 @@ func TestADamagedFileIsSeen(t *testing.T) {
 	for _, bad := range []string{"", "{", "[]", "{}", `{"Version":1,"Count":1,"File":"../../etc/passwd","SHA256":"` +
 		strings.Repeat("0", 64) + `"}`} {
 		write(manifestName, []byte(bad))
-		_, err := Open(whole.Folder)
+		_, err := Open(t.Context(), disk{}, whole.Folder)
 		require.ErrorIs(t, err, ErrDamaged, bad)
-		_, skipped, err := Find([]string{filepath.Dir(whole.Folder)})
+		_, skipped, err := Find(t.Context(), nil, []string{filepath.Dir(whole.Folder)})
 		require.NoError(t, err)
 		require.Len(t, skipped, 1)
 	}
 	other := bytes.Replace(manifest, []byte(`"Count": 40`), []byte(`"Count": 41`), 1)
 	require.NotEqual(t, manifest, other)
 	write(manifestName, other)
-	e, err := Open(whole.Folder)
+	e, err := Open(t.Context(), disk{}, whole.Folder)
 	require.NoError(t, err)
 	require.ErrorIs(t, e.Verify(t.Context()), ErrDamaged)
 	write(manifestName, bytes.Replace(manifest, []byte(`"Version": 1`), []byte(`"Version": 2`), 1))
-	_, err = Open(whole.Folder)
+	_, err = Open(t.Context(), disk{}, whole.Folder)
 	require.ErrorContains(t, err, "version 2")
 }
 
 // What a broker left that stopped in the middle is no part of the archive, and goes after a while.
 func TestAFileThatWasNotFinishedIsNoPartOfTheArchive(t *testing.T) {
 	dir, in := t.TempDir(), messages(3)
-	lost, err := Begin(Dir(dir), "orders")
+	lost, err := Begin(t.Context(), Dir(dir), "orders")
 	require.NoError(t, err)
 	require.NoError(t, lost.Add(&in[0], "shop", nil, nil))
 	sealed(t, dir, in)
@@ -171,12 +171,12 @@ func TestAFileThatWasNotFinishedIsNoPartOfTheArchive(t *testing.T) {
 	sealed(t, dir, messages(1))
 	require.NoDirExists(t, lost.folder)
 	require.Error(t, lost.Seal(t.Context()), "its folder is gone")
-	all, skipped, err := Find([]string{dir})
+	all, skipped, err := Find(t.Context(), nil, []string{dir})
 	require.NoError(t, err)
 	require.Empty(t, skipped)
 	require.Len(t, all, 2)
 
-	none, err := Begin(Dir(dir), "orders")
+	none, err := Begin(t.Context(), Dir(dir), "orders")
 	require.NoError(t, err)
 	require.Error(t, none.Seal(t.Context()), "a file without a message")
 	require.NoDirExists(t, none.folder)
@@ -186,16 +186,16 @@ func TestAFileThatWasNotFinishedIsNoPartOfTheArchive(t *testing.T) {
 func TestAFolderThatTakesNothingIsAnError(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "orders"), nil, 0o600))
-	_, err := Begin(Dir(dir), "orders")
+	_, err := Begin(t.Context(), Dir(dir), "orders")
 	require.Error(t, err)
-	_, err = Begin(Dir(filepath.Join(dir, "orders", "below")), "orders")
+	_, err = Begin(t.Context(), Dir(filepath.Join(dir, "orders", "below")), "orders")
 	require.Error(t, err)
 }
 
 // A write that fails in the middle, as on a full disk, fails the file for good and leaves nothing.
 func TestAWriteThatFailsLeavesNothing(t *testing.T) {
 	dir, in := t.TempDir(), messages(2)
-	f, err := Begin(Dir(dir), "orders")
+	f, err := Begin(t.Context(), Dir(dir), "orders")
 	require.NoError(t, err)
 	require.NoError(t, f.Add(&in[0], "shop", nil, nil))
 	require.NoError(t, f.out.Close()) // the next write fails
@@ -214,7 +214,7 @@ func TestTheSameMessagesMayBeArchivedTwice(t *testing.T) {
 	dir, in := t.TempDir(), messages(3)
 	sealed(t, dir, in)
 	sealed(t, dir, in)
-	all, _, err := Find([]string{dir})
+	all, _, err := Find(t.Context(), nil, []string{dir})
 	require.NoError(t, err)
 	require.Len(t, all, 2)
 }
@@ -241,7 +241,7 @@ func TestMessagesAreFoundAndListed(t *testing.T) {
 }
 
 func TestAFileHasABound(t *testing.T) {
-	f, err := Begin(Dir(t.TempDir()), "orders")
+	f, err := Begin(t.Context(), Dir(t.TempDir()), "orders")
 	require.NoError(t, err)
 	defer f.Abandon()
 	m := messages(1)[0]

@@ -11,9 +11,16 @@
 // round archives them again. So an archive may have a message twice, and never lacks one that retention has
 // removed. A message whose jobs have changed between the two, by a redrive for instance, stays.
 //
+// A Bucket in an S3-compatible store (S3) has the same two objects below a key of the same form. The file is
+// written on the local disk first, in the spool, and is uploaded when it is sealed: the messages, which are read
+// back and compared, and then the manifest. So a manifest that is there is one of a whole file, and messages
+// without a manifest are no part of the archive.
+//
 // One broker archives a channel: the one that looks after it. Where two believe so for a moment, each
 // writes a file of its own.
 //
 // record.go is a line, file.go what is written, manifest.go what stands beside it, place.go where files are
-// put, read.go how they are read, and list.go, grep.go and restore.go are the commands of broker archive.
+// put, bucket.go the same in a store, with its probe, and s3.go the store itself; source.go is where files are
+// read from, a disk or a store, read.go how they are read, and list.go, grep.go and restore.go are the commands
+// of broker archive.
 package archive

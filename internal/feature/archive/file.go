@@ -42,8 +42,8 @@ type File struct {
 }
 
 // Begin makes a new file for messages of a channel.
-func Begin(place Place, channel string) (*File, error) {
-	folder, err := place.Begin(channel)
+func Begin(ctx context.Context, place Place, channel string) (*File, error) {
+	folder, err := place.Begin(ctx, channel)
 	if err != nil {
 		return nil, err
 	}
@@ -88,8 +88,8 @@ func (f *File) Add(m *durable.Message, producer string, consumers []string, stat
 // Full reports whether the file has as much as one file is to have.
 func (f *File) Full() bool { return f.m.Count >= maxMessages || f.m.Lines >= maxLines }
 
-// Seal ends the file: when it returns nil, the archive has the messages on disk, and they were read back.
-// After an error the archive has nothing of it.
+// Seal ends the file: when it returns nil, the archive has the messages, and they were read back. After an
+// error a folder has nothing of it, and a Bucket no manifest, unless the answer to the last request was lost.
 func (f *File) Seal(ctx context.Context) error {
 	if err := f.seal(ctx); err != nil {
 		f.Abandon()
@@ -118,7 +118,7 @@ func (f *File) seal(ctx context.Context) error {
 	f.m.Bytes, f.m.SHA256 = info.Size(), hex.EncodeToString(f.sum.Sum(nil))
 	f.m.From, f.m.To = apitype.Time{Time: f.m.First.Time()}, apitype.Time{Time: f.m.Last.Time()}
 	f.m.CreatedAt = apitype.Time{Time: time.Now().UTC()}
-	if err := verifyFile(ctx, f.out.Name(), &f.m); err != nil {
+	if err := verify(ctx, disk{}, f.out.Name(), &f.m); err != nil {
 		return err
 	}
 	text, err := json.MarshalIndent(f.m, "", "  ")

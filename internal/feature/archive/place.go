@@ -17,7 +17,7 @@ import (
 // A Place is where files of the archive are.
 type Place interface {
 	// Begin makes a new folder on a local disk, in which a file is written.
-	Begin(channel string) (folder string, err error)
+	Begin(ctx context.Context, channel string) (folder string, err error)
 	// Put makes the folder a part of the archive, flushed, under the name of m, and the folder ends.
 	Put(ctx context.Context, folder string, m *Manifest) error
 }
@@ -35,7 +35,7 @@ const staleAfter = time.Hour
 type Dir string
 
 // Begin removes what brokers that stopped have left in the channel, and makes a folder there.
-func (d Dir) Begin(channel string) (string, error) {
+func (d Dir) Begin(_ context.Context, channel string) (string, error) {
 	of := filepath.Join(string(d), channel)
 	if err := privatefile.Folder(of); err != nil {
 		return "", err

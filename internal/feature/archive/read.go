@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,22 +19,31 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
-// An Entry is a file of the archive on a disk.
+// An Entry is a file of the archive.
 type Entry struct {
-	Folder string
+	Folder string // its path, or s3://BUCKET/KEY
 	Manifest
+	in Source
 }
 
-// Messages is the path of the file with the messages.
-func (e *Entry) Messages() string { return filepath.Join(e.Folder, messagesName) }
+// Messages is the name of the file with the messages.
+func (e *Entry) Messages() string { return e.Folder + "/" + messagesName }
+
+// folderOf returns the name of the folder that a name means: the folder itself, or one of its two files.
+func folderOf(name string) string {
+	name = strings.TrimSuffix(name, "/")
+	for _, file := range []string{messagesName, manifestName} {
+		if folder, ok := strings.CutSuffix(name, "/"+file); ok {
+			return folder
+		}
+	}
+	return name
+}
 
 // Open reads the manifest of a file. name is its folder, its messages or its manifest.
-func Open(name string) (*Entry, error) {
-	folder := name
-	if base := filepath.Base(name); base == messagesName || base == manifestName {
-		folder = filepath.Dir(name)
-	}
-	f, err := os.Open(filepath.Join(folder, manifestName))
+func Open(ctx context.Context, in Source, name string) (*Entry, error) {
+	folder := folderOf(name)
+	f, err := in.Open(ctx, folder+"/"+manifestName)
 	if err != nil {
 		return nil, err
 	}
@@ -46,40 +54,44 @@ func Open(name string) (*Entry, error) {
 	}
 	m, err := readManifest(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+		return nil, fmt.Errorf("%s/%s: %w", folder, manifestName, err)
 	}
-	return &Entry{folder, m}, nil
+	return &Entry{folder, m, in}, nil
 }
 
-// Find opens the files of the paths, in the order of their paths: a path is a file of the archive, or a folder
-// with some below it. Folders that are being written are left out. skipped has the manifests that cannot be
-// read, by path.
-func Find(paths []string) (all []*Entry, skipped []error, err error) {
-	for _, path := range paths {
-		if e, err := Open(path); err == nil {
+// Find opens the files of the names, in their order: a name is a path, or s3://BUCKET/KEY, of a file of the
+// archive, or of a folder with some below it. Folders that are being written are left out. store is for names
+// in a store and may be nil. skipped has the manifests that cannot be read.
+func Find(ctx context.Context, store *S3, names []string) (all []*Entry, skipped []error, err error) {
+	for _, name := range names {
+		var in Source = disk{}
+		if IsS3(name) {
+			if store == nil {
+				return nil, nil, fmt.Errorf("%s: the settings name no S3-compatible store", name)
+			}
+			if _, _, err := split(name); err != nil {
+				return nil, nil, err
+			}
+			in = store
+		} else {
+			name = filepath.Clean(name)
+		}
+		if e, err := Open(ctx, in, name); err == nil {
 			all = append(all, e)
 			continue
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return nil, nil, err
 		}
-		if _, err := os.Stat(path); err != nil {
-			return nil, nil, err
-		}
-		err := filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
+		err := in.Manifests(ctx, name, func(name string) error {
+			e, err := Open(ctx, in, name)
 			switch {
-			case err != nil:
-				return err
-			case d.IsDir() && strings.HasPrefix(d.Name(), partial):
-				return fs.SkipDir
-			case d.IsDir() || d.Name() != manifestName:
-				return nil
-			}
-			e, err := Open(name)
-			if err != nil {
+			case err == nil:
+				all = append(all, e)
+			case ctx.Err() != nil:
+				return ctx.Err()
+			default:
 				skipped = append(skipped, err)
-				return nil
 			}
-			all = append(all, e)
 			return nil
 		})
 		if err != nil {
@@ -91,15 +103,15 @@ func Find(paths []string) (all []*Entry, skipped []error, err error) {
 
 // Verify compares the file with its manifest. ErrDamaged: they differ.
 func (e *Entry) Verify(ctx context.Context) error {
-	if err := verifyFile(ctx, e.Messages(), &e.Manifest); err != nil {
+	if err := verify(ctx, e.in, e.Messages(), &e.Manifest); err != nil {
 		return fmt.Errorf("%s: %w", e.Messages(), err)
 	}
 	return nil
 }
 
-// verifyFile compares the digest of a file, and the number and the IDs of its messages, with a manifest.
-func verifyFile(ctx context.Context, name string, m *Manifest) error {
-	f, err := os.Open(name)
+// verify compares the digest of a file, and the number and the IDs of its messages, with a manifest.
+func verify(ctx context.Context, from Source, name string, m *Manifest) error {
+	f, err := from.Open(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -138,7 +150,8 @@ const maxLine = 1 << 30
 
 // readLines calls f with each line of compressed text.
 func readLines(ctx context.Context, in io.Reader, f func(line []byte) error) error {
-	d, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+	from := &source{Reader: in}
+	d, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
@@ -156,6 +169,8 @@ func readLines(ctx context.Context, in io.Reader, f func(line []byte) error) err
 			continue
 		case errors.Is(err, io.EOF) && len(line) == 0:
 			return nil
+		case from.failed != nil:
+			return from.failed
 		case err != nil: // a line without an end, too
 			return fmt.Errorf("%w: %w", ErrDamaged, err)
 		}
@@ -166,9 +181,23 @@ func readLines(ctx context.Context, in io.Reader, f func(line []byte) error) err
 	}
 }
 
+// A source keeps the error of a disk or a store apart from those of damaged bytes.
+type source struct {
+	io.Reader
+	failed error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.failed = err
+	}
+	return n, err
+}
+
 // Each calls f with each message of the file.
 func (e *Entry) Each(ctx context.Context, f func(r *Record, line []byte) error) error {
-	in, err := os.Open(e.Messages())
+	in, err := e.in.Open(ctx, e.Messages())
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,8 @@ import (
 var exported = map[string][]string{
 	"producer": {"StatusEvents", "ReplyUrl", "SigningSecret", "MaxStoredBytes", "MaxScheduled", "PublishRate"},
 	"channel": {"Duplicates", "Identity", "Ack", "LatencyBudget", "ExpectEvery", "PublishRate", "Group",
-		"Retention", "RetentionMessages", "RetentionBytes", "DeadRetention"},
+		"Retention", "RetentionMessages", "RetentionBytes", "DeadRetention",
+		"AttemptRetention"},
 	"group":    {"MaxChannels", "PublishRate"},
 	"consumer": {"Type", "CallbackURL", "Protocol"},
 }

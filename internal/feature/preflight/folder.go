@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 )
@@ -22,17 +23,10 @@ func folder(_ context.Context, r *Report, o Options) {
 	if err != nil {
 		dir = o.DataDir
 	}
-	there := dir
-	for { // a broker makes what is missing
-		info, err := os.Stat(there)
-		if err == nil && !info.IsDir() {
-			noFolder(r, o, "%s is no folder", there)
-			return
-		}
-		if err == nil || there == filepath.Dir(there) {
-			break
-		}
-		there = filepath.Dir(there)
+	there, err := nearest(dir)
+	if err != nil {
+		noFolder(r, o, "%s", err)
+		return
 	}
 	d := diskOf(there)
 	switch {
@@ -44,7 +38,19 @@ func folder(_ context.Context, r *Report, o Options) {
 	default:
 		r.add("folder", OK, "%s may be written", dir)
 	}
-	room(r, d, o.Journal)
+	room(r, "folder.room", d, o.Journal)
+}
+
+// nearest returns the folder, or the nearest one above it that is there: a broker makes what is missing.
+func nearest(dir string) (string, error) {
+	for there := dir; ; there = filepath.Dir(there) {
+		switch info, err := os.Stat(there); {
+		case err == nil && !info.IsDir():
+			return "", fmt.Errorf("%s is no folder", there)
+		case err == nil, there == filepath.Dir(there):
+			return there, nil
+		}
+	}
 }
 
 // noFolder says that nothing can be written. With a MySQL server only a journal would be.
@@ -56,8 +62,8 @@ func noFolder(r *Report, o Options, format string, args ...any) {
 	r.add("folder", Note, "BROKER_DATA_DIR: "+format+"; channels with ack=journal need it, and nothing else", args...)
 }
 
-func room(r *Report, d disk, journal int64) {
-	const check, mib = "folder.room", 1 << 20
+func room(r *Report, check string, d disk, journal int64) {
+	const mib = 1 << 20
 	switch {
 	case d.free < 0:
 	case !d.inodes:

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/feature/archive"
 	"github.com/penstock-broker/penstock/internal/test/fakemysql"
 	"github.com/penstock-broker/penstock/internal/test/servers"
 	"github.com/penstock-broker/penstock/internal/test/tables"
@@ -88,6 +89,41 @@ func TestAFolderThatIsNoneStopsTheStart(t *testing.T) {
 	requireLine(t, r, "folder", Note, "ack=journal")
 }
 
+func TestTheArchiveIsTried(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	run := func(o Options) Report {
+		o.DataDir = t.TempDir()
+		return Run(t.Context(), patiently(o))
+	}
+	r := run(Options{ArchiveDir: filepath.Join(dir, "a", "b")})
+	requireLine(t, r, "archive", OK, "may be written")
+	require.NoDirExists(t, filepath.Join(dir, "a"))
+	if len(r.of("archive.room")) > 0 { // this system knows the room
+		requireLine(t, r, "archive.room", OK, "MiB are free")
+	}
+	r = run(Options{ArchiveDir: filepath.Join(file, "b")})
+	require.False(t, requireLine(t, r, "archive", Mend, "is no folder").Stops, "a broker starts without an archive")
+	require.Equal(t, CodeMend, r.Code)
+	require.Empty(t, run(Options{}).of("archive"))
+
+	for _, c := range []struct {
+		err   error
+		state State
+		text  string
+	}{
+		{nil, OK, "written to s3://cold"},
+		{fmt.Errorf("x: %w: not allowed", archive.ErrNoDelete), Note, "this probe stays"},
+		{archive.ErrRefused, Mend, "refuses"},
+		{archive.ErrDamaged, Mend, "damaged"},
+		{errors.New("no route"), Unreachable, "no route"},
+	} {
+		r := run(Options{Bucket: "s3://cold", Probe: func(context.Context) error { return c.err }})
+		requireLine(t, r, "archive", c.state, c.text)
+	}
+}
+
 func TestTheRoomOfAFolder(t *testing.T) {
 	for _, c := range []struct {
 		d     disk
@@ -100,13 +136,13 @@ func TestTheRoomOfAFolder(t *testing.T) {
 		{disk{free: 1 << 40}, Mend, "no inode"},
 	} {
 		var r Report
-		room(&r, c.d, 1<<29)
+		room(&r, "folder.room", c.d, 1<<29)
 		requireLine(t, r, "folder.room", c.state, c.text)
 	}
 	var r Report
-	room(&r, disk{free: -1}, 1)
+	room(&r, "folder.room", disk{free: -1}, 1)
 	require.Empty(t, r.Lines)
-	room(&r, disk{free: -1, memory: true}, 1)
+	room(&r, "folder.room", disk{free: -1, memory: true}, 1)
 	requireLine(t, r, "folder.disk", Note, "tmpfs")
 }
 

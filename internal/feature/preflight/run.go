@@ -16,9 +16,12 @@ type Options struct {
 	RedisURL    string   // empty: the embedded Redis
 	RedisMaster string
 	DataDir     string
-	MaxBody     int   // bytes; what the MySQL server must take
-	Journal     int64 // bytes that the journal may take
-	Starting    bool  // the exit code counts what stops a start alone
+	MaxBody     int                             // bytes; what the MySQL server must take
+	Journal     int64                           // bytes that the journal may take
+	ArchiveDir  string                          // folder of the archive; empty: none
+	Bucket      string                          // name of the archive in a store
+	Probe       func(ctx context.Context) error // writes, reads and removes an object there; nil: there is no store
+	Starting    bool                            // the exit code counts what stops a start alone
 	// Timeout bounds the questions to one part. 0: five seconds.
 	Timeout time.Duration
 }
@@ -41,7 +44,7 @@ func Run(ctx context.Context, o Options) Report {
 		return r
 	}
 	r.add("settings", OK, "each has a value that it may have")
-	for _, look := range []func(context.Context, *Report, Options){folder, store, queue} {
+	for _, look := range []func(context.Context, *Report, Options){folder, store, queue, archived} {
 		func() {
 			ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 			defer cancel()

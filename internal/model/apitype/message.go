@@ -80,6 +80,9 @@ type History struct {
 	// the newest ones in order of time, never null
 	AttemptHistory          []Attempt `json:"AttemptHistory"`
 	AttemptHistoryTruncated bool      `json:"AttemptHistoryTruncated,omitempty"` // older attempts are not shown
+	// AttemptsRemovedBefore: attempts of the job are missing, because those that ended before that time were
+	// removed. Absent: none is missing.
+	AttemptsRemovedBefore *Time `json:"AttemptsRemovedBefore,omitempty"`
 }
 
 // An Attempt is an attempt that ended. For the producer of the message Error, Answer and Worker

@@ -53,6 +53,7 @@ type Channel struct {
 	RetentionMessages string `json:"RetentionMessages,omitempty"` // number of the newest ones that are kept; "0": any
 	RetentionBytes    string `json:"RetentionBytes,omitempty"`    // their size, bytes; "0": any
 	DeadRetention     string `json:"DeadRetention,omitempty"`     // of a dead letter; "0s": for ever
+	AttemptRetention  string `json:"AttemptRetention,omitempty"`  // of a failed attempt; "0s": as its message
 	// GroupState is that of the group: "ACTIVE" or "PAUSED", where the channel accepts no messages. Absent: it
 	// carries none.
 	GroupState string `json:"GroupState,omitempty"`
@@ -199,6 +200,7 @@ type ChannelForm struct {
 	RetentionMessages *string `form:"retentionMessages"` // a whole number, or 0: any
 	RetentionBytes    *string `form:"retentionBytes"`    // bytes, or a size like 10GiB, or 0: any
 	DeadRetention     *string `form:"deadRetention"`     // a duration, or 0: for ever
+	AttemptRetention  *string `form:"attemptRetention"`  // a duration, or 0: as long as the message
 }
 
 // A GroupForm is the form of a PUT of a group. An absent field keeps its value.

@@ -135,6 +135,9 @@ var intakeFields = table[Intake]{
 	value("deadRetention", "a duration from `1m`, or `0`: how long a dead letter keeps its message after its "+
 		"death, at least; `0`: for ever. By default `BROKER_DEAD_RETENTION`",
 		parseAge, func(p *Intake) *Age { return &p.Keeping.DeadRetention }),
+	value("attemptRetention", "a duration from `1m`, or `0`: how long a failed attempt of a job that is over is kept; "+
+		"`0`: as long as its message. By default `BROKER_ATTEMPT_RETENTION`",
+		parseAge, func(p *Intake) *Age { return &p.Keeping.AttemptRetention }),
 }
 
 // IntakeNames returns the names of the fields of a channel, as forms have them.

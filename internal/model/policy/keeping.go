@@ -50,6 +50,8 @@ type Keeping struct {
 	// are over.
 	Messages, Bytes Most
 	DeadRetention   Age // how long a dead letter keeps its message
+	// AttemptRetention is how long a failed attempt of a job that is over is kept.
+	AttemptRetention Age
 }
 
 // Sized reports whether the number or the size of messages is bounded.

@@ -102,6 +102,12 @@ func (t storeSeam) Removal(ctx context.Context, channelNo uint32) (durable.Remov
 	})
 }
 
+func (t storeSeam) RemoveOldAttempts(ctx context.Context, o durable.OldAttempts) (ident.ID, int64, error) {
+	return askTwo(ctx, t, "RemoveOldAttempts", o.ConsumerNo, func(ctx context.Context) (ident.ID, int64, error) {
+		return t.s.RemoveOldAttempts(ctx, o)
+	})
+}
+
 func (t storeSeam) OpenAlarm(ctx context.Context, a durable.Alert) (bool, error) {
 	return ask(ctx, t, "OpenAlarm", 0, func(ctx context.Context) (bool, error) {
 		return t.s.OpenAlarm(ctx, a)

@@ -88,6 +88,73 @@ var keepingTests = map[string]func(*testing.T, *fixture){
 		require.Equal(t, want, noted(), "the position never goes back")
 		require.Equal(t, in[3].ID.Millis()+1, want.EndMs())
 	},
+	"old attempts go from jobs that are over, and the channel notes it": func(t *testing.T, f *fixture) {
+		ch, ks := f.channel(t, "c", 1)
+		k := ks[0].No
+		in := f.messages(ch, 4)
+		f.insert(t, in...)
+		attempt := func(m *durable.Message, kind durable.OutcomeKind, n int, atMs int64) {
+			t.Helper()
+			f.record(t, durable.Outcome{Kind: kind, ConsumerNo: k, ID: m.ID, Attempts: n, AtMs: atMs, NextMs: atMs,
+				Tracked: true, Error: "no"})
+		}
+		for i, m := range in {
+			attempt(m, durable.OutcomeRetry, 1, 1000)
+			attempt(m, durable.OutcomeRetry, 2, 2000+int64(i))
+		}
+		attempt(in[0], durable.OutcomeDelivered, 3, 3000)
+		attempt(in[1], durable.OutcomeDead, 3, 9000)
+		attempt(in[3], durable.OutcomeDelivered, 3, 3000) // in[2] is open
+		left := func() (n []int) {
+			t.Helper()
+			for _, m := range in {
+				got, err := f.Attempts(f.ctx, k, m.ID, 10)
+				require.NoError(t, err)
+				n = append(n, len(got))
+			}
+			return n
+		}
+		require.Equal(t, []int{2, 3, 2, 2}, left())
+		noted := func() int64 {
+			t.Helper()
+			ms, err := f.AttemptsRemovedMs(f.ctx, ch.No)
+			require.NoError(t, err)
+			return ms
+		}
+		require.Zero(t, noted())
+		page := durable.OldAttempts{ChannelNo: ch.No, ConsumerNo: k, Through: in[3].ID, BeforeMs: 1000, Limit: 3}
+		sweep := func() (removed int64) {
+			t.Helper()
+			p := page
+			for p.After != p.Through {
+				last, n, err := f.RemoveOldAttempts(f.ctx, p)
+				require.NoError(t, err)
+				require.Positive(t, last.Compare(p.After), "each page goes on")
+				p.After, removed = last, removed+n
+			}
+			return removed
+		}
+		require.Zero(t, sweep())
+		require.Zero(t, noted(), "nothing was removed")
+		page.BeforeMs = 1001
+		require.EqualValues(t, 3, sweep())
+		require.Equal(t, []int{1, 2, 2, 1}, left(), "those of an open job stay")
+		require.EqualValues(t, 1001, noted())
+		page.BeforeMs, page.Through = 8000, in[2].ID
+		require.EqualValues(t, 2, sweep())
+		require.Equal(t, []int{0, 1, 2, 1}, left())
+		page.BeforeMs, page.Through = 5000, in[3].ID
+		require.EqualValues(t, 1, sweep())
+		require.EqualValues(t, 8000, noted(), "it never goes back")
+		job := f.state(t, k, in[1].ID)
+		require.Equal(t, []any{durable.Dead, 3, "no"}, []any{job.Status, job.Attempts, job.Error}, "the job is as it was")
+		_, err := f.CountMessages(f.ctx, ch.No, in[3].ID, 10, func(durable.Stretch) bool { return false })
+		require.NoError(t, err)
+		got, err := f.Stretches(f.ctx, ch.No)
+		require.NoError(t, err)
+		require.Len(t, got, 1)
+		require.EqualValues(t, 4, got[0].Messages, "a note is no count")
+	},
 	"what is over is listed as a purge would remove it, and only what is listed goes": func(t *testing.T, f *fixture) {
 		ch, ks := f.channel(t, "c", 1)
 		in := f.messages(ch, 5)

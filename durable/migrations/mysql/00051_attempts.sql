@@ -1,0 +1,21 @@
+-- Before which time the failed attempts of jobs of a channel that are over were removed, Unix ms; 0: none
+-- were. See durable/oldattempts.go. As in 00002, the change may run again.
+-- +goose NO TRANSACTION
+-- +goose Up
+SET @penstock_ddl = (
+    SELECT IF(
+        COUNT(*) = 0,
+        'ALTER TABLE kept_channels ADD COLUMN attempts_ms BIGINT NOT NULL DEFAULT 0',
+        'DO 0'
+    )
+    FROM information_schema.columns
+    WHERE table_schema = DATABASE()
+      AND table_name = 'kept_channels'
+      AND column_name = 'attempts_ms'
+);
+
+PREPARE penstock_ddl FROM @penstock_ddl;
+
+EXECUTE penstock_ddl;
+
+DEALLOCATE PREPARE penstock_ddl;
