@@ -112,8 +112,8 @@ type Store interface {
 	Ping(ctx context.Context) error
 }
 
-// A Desk is the part of jobs.Desk used here.
-type Desk interface {
+// Jobs is the part of jobs.Service used here.
+type Jobs interface {
 	StatesOf(ctx context.Context, k *durable.Consumer, ids []ident.ID) ([]jobs.Job, error)
 	RetriggerMessage(ctx context.Context, ch *catalogue.Channel, h durable.Head) error
 	RetriggerJob(ctx context.Context, consumer uint32, h durable.Head, onlyDead bool) (jobs.Job, error)
@@ -218,7 +218,7 @@ type Door interface {
 type Options struct {
 	Store     Store
 	Catalogue *catalogue.Catalogue
-	Desk      Desk
+	Jobs      Jobs
 	Auditor   Auditor
 	States    States
 	Data      DataPlane

@@ -173,7 +173,7 @@ func (a *API) redriveDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
 			"The field requeue, or without it X-Broker-Consumer-Token or Authorization: Bearer, must be the consumer's token.").
 			OfToken()
 	}
-	if _, err := a.o.Desk.RedriveAll(ctx, k.No); err != nil {
+	if _, err := a.o.Jobs.RedriveAll(ctx, k.No); err != nil {
 		return err
 	}
 	if err := a.release(ctx, k.No); err != nil {

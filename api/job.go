@@ -131,7 +131,7 @@ func (a *API) stateOf(ctx context.Context, k *durable.Consumer, h durable.Head) 
 		return jobs.Job{ID: h.ID, Status: jobs.Filtered, ChangedAt: h.ID.Time(),
 			Standing: redisq.Standing{State: redisq.Missing}}, nil
 	}
-	states, err := a.o.Desk.StatesOf(ctx, k, []ident.ID{h.ID})
+	states, err := a.o.Jobs.StatesOf(ctx, k, []ident.ID{h.ID})
 	if err != nil {
 		return jobs.Job{}, err
 	}

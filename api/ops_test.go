@@ -73,18 +73,18 @@ func TestRequestIDsAreEchoedOrMade(t *testing.T) {
 	}
 }
 
-// panicDesk breaks in the middle of a request.
-type panicDesk struct{ Desk }
+// panicJobs breaks in the middle of a request.
+type panicJobs struct{ Jobs }
 
-func (panicDesk) RedriveAll(context.Context, uint32) (int, error) { panic("boom") }
-func (panicDesk) RetriggerMessage(context.Context, *catalogue.Channel, durable.Head) error {
+func (panicJobs) RedriveAll(context.Context, uint32) (int, error) { panic("boom") }
+func (panicJobs) RetriggerMessage(context.Context, *catalogue.Channel, durable.Head) error {
 	var none *jobs.Job
 	_ = none.Status
 	return nil
 }
 
 func TestAPanicIsA500AndTheNextRequestWorks(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.Desk = panicDesk{o.Desk} })
+	w := newWorld(t, func(o *Options) { o.Jobs = panicJobs{o.Jobs} })
 	w.channel()
 	w.consumer("k", "push")
 	w.insert(durable.Message{Key: "m"})

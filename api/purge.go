@@ -63,7 +63,7 @@ func (a *API) purge(rc *fasthttp.RequestCtx, p *jobs.Purge) (total int, err erro
 			return total, problem.ErrDraining
 		default:
 		}
-		n, err := a.o.Desk.Purge(ctx, p)
+		n, err := a.o.Jobs.Purge(ctx, p)
 		total += n
 		if err != nil {
 			return total, err

@@ -14,7 +14,7 @@ import (
 
 func (w *world) status(k *durable.Consumer, m durable.Message) string {
 	w.t.Helper()
-	j, err := w.desk.State(context.Background(), k.No, m.ID)
+	j, err := w.service.State(context.Background(), k.No, m.ID)
 	require.NoError(w.t, err)
 	return j.Status
 }

@@ -24,7 +24,7 @@ func (a *API) replaysOf(ctx context.Context, k *durable.Consumer, id ident.ID) (
 			continue
 		}
 		g := k.Generation(r)
-		states, err := a.o.Desk.StatesOf(ctx, g, []ident.ID{id})
+		states, err := a.o.Jobs.StatesOf(ctx, g, []ident.ID{id})
 		if err != nil {
 			return nil, err
 		}

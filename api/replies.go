@@ -132,7 +132,7 @@ func (a *API) redriveReplies(ctx context.Context, rc *fasthttp.RequestCtx) error
 	if err != nil {
 		return err
 	}
-	if _, err := a.o.Desk.RedriveAll(ctx, k.No); err != nil {
+	if _, err := a.o.Jobs.RedriveAll(ctx, k.No); err != nil {
 		return err
 	}
 	if err := a.release(ctx, k.No); err != nil {

@@ -25,7 +25,7 @@ func (a *API) retriggerMessage(ctx context.Context, rc *fasthttp.RequestCtx) err
 	if err := a.audit(rc); err != nil {
 		return err
 	}
-	if err := a.o.Desk.RetriggerMessage(ctx, ch, m.Head()); err != nil {
+	if err := a.o.Jobs.RetriggerMessage(ctx, ch, m.Head()); err != nil {
 		return err
 	}
 	if string(rc.Request.Header.UserAgent()) != apitype.FailSafe {
@@ -118,7 +118,7 @@ func (a *API) redrive(ctx context.Context, rc *fasthttp.RequestCtx, k *durable.C
 		return problem.New(fasthttp.StatusConflict, "job_filtered", "The filter of the consumer left the message out when "+
 			"it was stored: there is nothing to deliver.")
 	}
-	_, err := a.o.Desk.RetriggerJob(ctx, k.No, m.Head(), onlyDead)
+	_, err := a.o.Jobs.RetriggerJob(ctx, k.No, m.Head(), onlyDead)
 	if errors.Is(err, jobs.ErrNotDead) {
 		return problem.New(fasthttp.StatusBadRequest, "job_not_dead",
 			"The job is not dead, so its consumer cannot redrive it.")

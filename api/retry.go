@@ -28,7 +28,7 @@ func (a *API) retryConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error 
 	}
 	steps, cancel := context.WithTimeout(request.Of(rc), stepsWithin)
 	defer cancel()
-	n, err := a.o.Desk.RetryAll(steps, k.No)
+	n, err := a.o.Jobs.RetryAll(steps, k.No)
 	if n > 0 {
 		a.log.Info("delayed jobs of a consumer are due now", "channel", ch.ID, "consumer", k.ID, "jobs", n, "request_id",
 			requestID(rc))

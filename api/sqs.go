@@ -158,7 +158,7 @@ const countedSchedules = 10_000
 
 // Depth counts the messages of a consumer. Those that are to come later are the scheduled ones of the channel.
 func (q queues) Depth(ctx context.Context, k *durable.Consumer) (d sqs.Depth, err error) {
-	b, err := q.o.Desk.Backlog(ctx, *k)
+	b, err := q.o.Jobs.Backlog(ctx, *k)
 	if err != nil {
 		return d, err
 	}

@@ -62,7 +62,7 @@ func (a *API) count(ctx context.Context, rc *fasthttp.RequestCtx, k *durable.Con
 	if a.o.Why != nil {
 		a.o.Why.Describe(ctx, k, view)
 	}
-	b, err := a.o.Desk.Backlog(ctx, *k)
+	b, err := a.o.Jobs.Backlog(ctx, *k)
 	if err != nil {
 		a.log.Debug("the jobs of a consumer cannot be counted", "consumer", k.No, "error", err, "request_id", requestID(rc))
 		return

@@ -279,7 +279,7 @@ func (t *timeline) event(k *durable.Consumer, s *durable.Step) apitype.TimelineE
 
 // endOfDeleted adds the end of the job of a deleted consumer, where it is not stored.
 func (t *timeline) endOfDeleted(ctx context.Context, k *durable.Consumer) error {
-	states, err := t.a.o.Desk.StatesOf(ctx, k, []ident.ID{t.m.ID})
+	states, err := t.a.o.Jobs.StatesOf(ctx, k, []ident.ID{t.m.ID})
 	if err == nil && states[0].Reason == durable.ConsumerDeleted {
 		t.result = append(t.result, t.event(k, &durable.Step{Kind: durable.StepDead, AtMs: k.StateMs,
 			Reason: durable.ConsumerDeleted, Text: states[0].Error}))

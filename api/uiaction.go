@@ -74,7 +74,7 @@ func (p pages) Load(ctx context.Context, channel, consumer string) (l ui.Load, e
 	l = ui.Load{State: view.State, Type: view.Type}
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	b, err := p.o.Desk.Backlog(ctx, *k)
+	b, err := p.o.Jobs.Backlog(ctx, *k)
 	if err != nil {
 		p.log.Debug("the jobs of a consumer cannot be counted", "consumer", k.No, "error", err)
 		return l, nil

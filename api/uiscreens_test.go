@@ -24,7 +24,7 @@ func TestAPageOfTheDashboardTakesThreeStatements(t *testing.T) {
 		o.Store = stored
 		lister := o.Lister.(*jobs.Lister)
 		o.Lister = &jobs.Lister{Store: listStore{stored}, Queue: lister.Queue, NowMs: lister.NowMs}
-		o.Desk = &pageDesk{nil, o.Desk, &sent}
+		o.Jobs = &pageDesk{nil, o.Jobs, &sent}
 		o.Why = why.New(why.Options{Store: &whyStore{nil, real, &sent}, Queue: lister.Queue.(why.Queue),
 			Catalogue: o.Catalogue, Policies: o.Policies, NowMs: func() int64 { return time.Now().UnixMilli() }})
 	})
@@ -218,8 +218,8 @@ func (s listStore) OpenRows(ctx context.Context, k *durable.Consumer, r durable.
 
 // A pageDesk is a pageStore for the backlog of a consumer, whose page asks for the version of the catalogue before.
 type pageDesk struct {
-	Desk
-	real Desk
+	Jobs
+	real Jobs
 	sent *[]string
 }
 

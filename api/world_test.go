@@ -107,19 +107,19 @@ func TestMain(m *testing.M) {
 
 // A world is a broker's control plane on a real embedded store and queue.
 type world struct {
-	t      *testing.T
-	dir    string
-	store  *durable.Store
-	mini   *miniredis.Miniredis
-	queue  *redisq.Queue
-	cat    *catalogue.Catalogue
-	desk   *jobs.Desk
-	ahead  time.Duration // of the clock of states
-	states *consumerstate.Keeper
-	api    *API
-	reg    *prometheus.Registry
-	node   durable.NodeLease
-	ids    *ident.Generator
+	t       *testing.T
+	dir     string
+	store   *durable.Store
+	mini    *miniredis.Miniredis
+	queue   *redisq.Queue
+	cat     *catalogue.Catalogue
+	service *jobs.Service
+	ahead   time.Duration // of the clock of states
+	states  *consumerstate.Keeper
+	api     *API
+	reg     *prometheus.Registry
+	node    durable.NodeLease
+	ids     *ident.Generator
 
 	trial chan push.Trial // of the next test of a consumer
 
@@ -170,12 +170,12 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 	t.Cleanup(func() { _ = client.Close() })
 	w.queue = redisq.New(client, redisq.Options{})
 	w.cat = catalogue.New(w.store, slog.Default())
-	w.desk = &jobs.Desk{Store: w.store, Queue: w.queue, NowMs: func() int64 { return time.Now().UnixMilli() },
+	w.service = &jobs.Service{Store: w.store, Queue: w.queue, NowMs: func() int64 { return time.Now().UnixMilli() },
 		Wake: func(uint32) {}, Dirty: func(uint32) {}}
 
 	o := Options{
 		Policies: testPolicies(),
-		Store:    w.store, Catalogue: w.cat, Desk: w.desk, Auditor: &jobs.Auditor{Store: w.store,
+		Store:    w.store, Catalogue: w.cat, Jobs: w.service, Auditor: &jobs.Auditor{Store: w.store,
 			Queue: w.queue}, Data: (*dataPlane)(w), Bulks: (*dataPlane)(w),
 		AdminToken: adminToken, OpenManagement: true, AllowDelete: true, AllowedHosts: []string{"broker"},
 		RationalDelay: 2 * time.Second,
@@ -196,7 +196,7 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 	o.Settings = []apitype.Setting{{Name: "BROKER_LISTEN", Value: "127.0.0.1:8080", Default: "127.0.0.1:8080",
 		Meaning: "Address of the listener."},
 		{Name: "BROKER_ADMIN_TOKEN", Set: true, Secret: true, Meaning: "Token of the admin."}}
-	o.Lister = &jobs.Lister{Store: w.store, Queue: w.queue, NowMs: w.desk.NowMs}
+	o.Lister = &jobs.Lister{Store: w.store, Queue: w.queue, NowMs: w.service.NowMs}
 	o.Overview = &jobs.Overview{Store: w.store, Queue: w.queue}
 	o.Responses = &exchange.Reader{Store: w.store, Policies: o.Policies, Most: 1}
 	w.states = consumerstate.New(consumerstate.Options{Store: w.store, Catalogue: w.cat, Announce: o.Announce,

@@ -151,7 +151,7 @@ func (s *deadSweep) handle(ctx context.Context, w *deadScan, page []durable.Dead
 		for i, d := range due {
 			ids[i] = d.ID
 		}
-		n, err := s.Desk.RedriveAgain(ctx, w.k.No, ids)
+		n, err := s.Jobs.RedriveAgain(ctx, w.k.No, ids)
 		if err == nil {
 			s.Log.Info("the consumer has recovered; dead letters are redriven", "consumer", w.k.No, "jobs", n)
 		}

@@ -51,7 +51,7 @@ func newPartlyAwayRig(t *testing.T) (*rig, *partlyAway, []uint32) {
 	q := &partlyAway{away: map[uint32]bool{}}
 	r := newRig(t, 100, func(o *Options) {
 		q.Queue = o.Queue.(*redisq.Queue)
-		o.Queue, o.Desk.Queue = q, q
+		o.Queue, o.Jobs.Queue = q, q
 	})
 	nos := []uint32{r.consumer.No}
 	pull := durable.Pull
@@ -159,7 +159,7 @@ func TestAScanUnderWhichRedisIsWipedPutsNothingLessUrgentBackFirst(t *testing.T)
 		q := &wiped{at: at}
 		r := newRig(t, 100, func(o *Options) {
 			q.Queue = o.Queue.(*redisq.Queue)
-			o.Queue, o.Desk.Queue = q, q
+			o.Queue, o.Jobs.Queue = q, q
 		})
 		q.flush = r.server.FlushAll
 		ids := r.publish(0, 5, 9)

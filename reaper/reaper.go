@@ -107,7 +107,7 @@ type Options struct {
 	Queue         Queue
 	Catalogue     *catalogue.Catalogue
 	Cluster       Cluster
-	Desk          *jobs.Desk
+	Jobs          *jobs.Service
 	Agenda        *Agenda       // of this Reaper alone
 	RationalDelay time.Duration // age at which the fail-safe steps in
 	Policies      *policy.Book  // how many attempts a job has

@@ -87,7 +87,7 @@ func newRig(t *testing.T, window int, change func(*Options)) *rig {
 	agenda := NewAgenda()
 	o := Options{
 		Store: r.store, Queue: r.queue, Catalogue: r.catalogue, Cluster: r,
-		Desk:          &jobs.Desk{Store: r.store, Queue: r.queue, NowMs: r.NowMs, Wake: wake, Dirty: agenda.Dirty},
+		Jobs:          &jobs.Service{Store: r.store, Queue: r.queue, NowMs: r.NowMs, Wake: wake, Dirty: agenda.Dirty},
 		Agenda:        agenda,
 		RationalDelay: time.Second, Policies: policy.NewBook(policy.Policy{MaxRetries: 1}), Wake: wake,
 		Registry: prometheus.NewRegistry(), Log: log,

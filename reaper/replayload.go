@@ -53,7 +53,7 @@ func (l *loader) load(ctx context.Context, k *durable.Consumer, s *scan, through
 		p.jobs = append(p.jobs, m.ID)
 		p.bytes += m.Bytes
 	}
-	done, err := l.Desk.Recover(ctx, k.No, s.epoch, offer)
+	done, err := l.Jobs.Recover(ctx, k.No, s.epoch, offer)
 	if err != nil {
 		return err
 	}

@@ -177,7 +177,7 @@ func (r *Reaper) offer(ctx context.Context, ch *catalogue.Channel, s *scan, head
 	if r.Retrigger != nil && s.levels == nil {
 		return len(heads), r.retrigger(ctx, ch, s, heads)
 	}
-	p, err := r.Desk.Recover(ctx, s.k.No, s.epoch, heads)
+	p, err := r.Jobs.Recover(ctx, s.k.No, s.epoch, heads)
 	if err != nil {
 		return 0, err
 	}

@@ -65,17 +65,17 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 	b.presence = b.newPresence()
 	b.plane = hotpath.New(b.planeOptions(states, agenda, policies, bodies, counts, reader))
 	b.responses = b.newResponses(policies, registry)
-	desk := &jobs.Desk{Store: b.recorder(), Queue: b.queue, NowMs: b.node.NowMs, Wake: b.plane.Wake, Dirty: agenda.Dirty, Touched: agenda.Touch, Died: counts.Died}
+	service := &jobs.Service{Store: b.recorder(), Queue: b.queue, NowMs: b.node.NowMs, Wake: b.plane.Wake, Dirty: agenda.Dirty, Touched: agenda.Touch, Died: counts.Died}
 	if b.cfg.RetriggerURL != "" {
 		b.retrigger = reaper.NewRetrigger(b.cfg.RetriggerURL, b.cfg.AdminToken, b.prints)
 	}
 	b.reaper = reaper.New(reaper.Options{
-		Store: b.recorder(), Queue: b.queue, Catalogue: b.catalogue, Cluster: b.node, Desk: desk, Agenda: agenda,
+		Store: b.recorder(), Queue: b.queue, Catalogue: b.catalogue, Cluster: b.node, Jobs: service, Agenda: agenda,
 		RationalDelay: b.cfg.RationalDelay, Policies: policies, Wake: b.plane.Wake, Retrigger: b.retrigger,
 		Retention: b.cfg.Retention, DeadRetention: b.cfg.DeadRetention, AttemptRetention: b.cfg.AttemptRetention, Archive: b.cfg.newArchive(), Died: counts.Died, Forward: b.plane.Forward, Registry: registry, Log: b.log,
 	})
 	b.mover = b.newMover(registry)
-	b.bulks, b.redrives = b.newBulks(registry, bodies, fetches), redrive.New(redrive.Options{Store: b.store, Desk: desk, Catalogue: b.catalogue, Cluster: b.node, Policies: policies, Dirty: agenda.Dirty, Registry: registry, Log: b.log})
+	b.bulks, b.redrives = b.newBulks(registry, bodies, fetches), redrive.New(redrive.Options{Store: b.store, Jobs: service, Catalogue: b.catalogue, Cluster: b.node, Policies: policies, Dirty: agenda.Dirty, Registry: registry, Log: b.log})
 	b.alerts, b.status, b.feed = b.newAlerts(states, b.newExplainer(policies), registry), b.newStatusEvents(callbacks, registry), b.newFeed()
 	b.queue.BeforeAck(b.plane.BeforeAck)
 	b.queue.OnLost(b.reaper.Lost)
@@ -83,7 +83,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 	b.followOthers(watch)
 	b.registerGauges(registry, bodies)
 	b.api = api.New(api.Options{
-		Store: b.store, Catalogue: b.catalogue, Desk: desk, Auditor: &jobs.Auditor{Store: b.store, Queue: b.queue}, States: states, Rates: b.balancer, Holds: b.plane.Holds, Presence: b.presence, Why: b.explainer, Journalled: b.plane.Journalled, Data: b.plane, Trials: b.plane, Bulks: b.bulks, Lister: &jobs.Lister{Store: b.store, Queue: b.queue, NowMs: b.node.NowMs}, Overview: &jobs.Overview{Store: b.store, Queue: b.queue}, Policies: policies,
+		Store: b.store, Catalogue: b.catalogue, Jobs: service, Auditor: &jobs.Auditor{Store: b.store, Queue: b.queue}, States: states, Rates: b.balancer, Holds: b.plane.Holds, Presence: b.presence, Why: b.explainer, Journalled: b.plane.Journalled, Data: b.plane, Trials: b.plane, Bulks: b.bulks, Lister: &jobs.Lister{Store: b.store, Queue: b.queue, NowMs: b.node.NowMs}, Overview: &jobs.Overview{Store: b.store, Queue: b.queue}, Policies: policies,
 		PublicURL: strings.TrimSuffix(b.cfg.PublicURL, "/"), AdminToken: b.cfg.AdminToken, Portray: b.portray, Prints: b.prints, OpenManagement: b.cfg.openManagement(), AllowedHosts: b.cfg.allowedHosts(), UserAgent: b.cfg.UserAgent, CheckCallback: callbacks.CheckURL, Senders: b.senders,
 		Announce:  b.announce,
 		Responses: reader, Board: b.board, Stopping: b.plane.Stopping(), Answered: b.answered, EnsureReplies: b.responses.Ensure, FollowReplies: b.responses.Follow,

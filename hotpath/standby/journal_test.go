@@ -25,15 +25,15 @@ import (
 	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
-// A desk keeps receipts.
-type desk struct {
+// A receiptStore keeps receipts in memory.
+type receiptStore struct {
 	mu  sync.Mutex
 	all map[durable.ReceiptID]durable.Receipt
 	// older is what the store says once instead: it went back since the messages were stored.
 	older func()
 }
 
-func (d *desk) StoreReceipts(_ context.Context, _ durable.Clock, all []durable.Receipt) error {
+func (d *receiptStore) StoreReceipts(_ context.Context, _ durable.Clock, all []durable.Receipt) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if older := d.older; older != nil {
@@ -47,7 +47,7 @@ func (d *desk) StoreReceipts(_ context.Context, _ durable.Clock, all []durable.R
 	return nil
 }
 
-func (d *desk) Receipts(_ context.Context, ids []durable.ReceiptID) (map[durable.ReceiptID]durable.Receipt, error) {
+func (d *receiptStore) Receipts(_ context.Context, ids []durable.ReceiptID) (map[durable.ReceiptID]durable.Receipt, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	found := map[durable.ReceiptID]durable.Receipt{}
@@ -59,7 +59,7 @@ func (d *desk) Receipts(_ context.Context, ids []durable.ReceiptID) (map[durable
 	return found, nil
 }
 
-func (d *desk) ConfirmReceipt(context.Context, durable.ReceiptID) error {
+func (d *receiptStore) ConfirmReceipt(context.Context, durable.ReceiptID) error {
 	return durable.ErrNotReplicated
 }
 
@@ -72,7 +72,7 @@ type taker struct {
 }
 
 // startJournal runs a submitter with a journal in a folder until the test ends.
-func startJournal(t *testing.T, f *memstore.Store, data string, maxBytes int64) (*taker, *desk, func()) {
+func startJournal(t *testing.T, f *memstore.Store, data string, maxBytes int64) (*taker, *receiptStore, func()) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	cat := catalogue.New(f, log)
@@ -80,7 +80,7 @@ func startJournal(t *testing.T, f *memstore.Store, data string, maxBytes int64) 
 	node, err := cluster.New(t.Context(), f, "test", log)
 	require.NoError(t, err)
 	o := journal.Options{MaxBytes: maxBytes, MaxAge: time.Hour, Sign: sign, Log: log}
-	d := &desk{all: map[durable.ReceiptID]durable.Receipt{}}
+	d := &receiptStore{all: map[durable.ReceiptID]durable.Receipt{}}
 	bodies, counts := share.New(share.Options{Most: 1 << 30}), metrics.New(prometheus.NewRegistry())
 	g := accept.NewAdmission(everybody)
 	submitter := accept.New(accept.Options{Store: f, Catalogue: cat, Node: node, Admission: g, Bodies: bodies,
@@ -119,7 +119,7 @@ func (p *taker) send(budget time.Duration, m *durable.Message) (receipt *journal
 	return receipt, sub.Outcome(0)
 }
 
-func (d *desk) await(t *testing.T, r *journal.Receipt) (got durable.Receipt) {
+func (d *receiptStore) await(t *testing.T, r *journal.Receipt) (got durable.Receipt) {
 	t.Helper()
 	require.NotNil(t, r)
 	require.Eventually(t, func() bool {

@@ -46,8 +46,8 @@ type Store interface {
 	SetReplayState(ctx context.Context, no uint32, to durable.ReplayState) (durable.Replay, error)
 }
 
-// A Desk is the part of jobs.Desk used here.
-type Desk interface {
+// Jobs is the part of jobs.Service used here.
+type Jobs interface {
 	RedriveBy(ctx context.Context, consumer uint32, ids []ident.ID, open jobs.Redriving) ([]durable.OpenJob, error)
 }
 
@@ -60,7 +60,7 @@ type Cluster interface {
 // Options of New. All are required.
 type Options struct {
 	Store     Store
-	Desk      Desk
+	Jobs      Jobs
 	Catalogue *catalogue.Catalogue
 	Cluster   Cluster
 	Policies  *policy.Book
@@ -179,7 +179,7 @@ func (r *Runner) step(ctx context.Context, u *run, of *durable.Redriving) (goes 
 	if len(ids) == 0 && !more {
 		return r.exhausted(ctx, of)
 	}
-	_, err = r.o.Desk.RedriveBy(ctx, of.ConsumerNo, ids, func(ctx context.Context, _ uint32, ids []ident.ID,
+	_, err = r.o.Jobs.RedriveBy(ctx, of.ConsumerNo, ids, func(ctx context.Context, _ uint32, ids []ident.ID,
 		nowMs int64) ([]durable.OpenJob, error) {
 		moved, after, err := r.o.Store.AdvanceRedriving(ctx, durable.RedriveStep{ConsumerNo: of.ConsumerNo, No: of.No,
 			From: of.Cursor, Through: through, IDs: ids, NowMs: nowMs})

@@ -76,7 +76,7 @@ func newSlow(t *testing.T, consumers, each int) (r *Runner, s *slowLetters, othe
 	other = put("one", "k", 1)
 	c := catalogue.New(store, slog.New(slog.DiscardHandler))
 	require.NoError(t, c.Refresh(t.Context()))
-	return New(Options{Store: s, Desk: s, Catalogue: c, Cluster: s, Registry: prometheus.NewRegistry(),
+	return New(Options{Store: s, Jobs: s, Catalogue: c, Cluster: s, Registry: prometheus.NewRegistry(),
 		Log: slog.New(slog.DiscardHandler)}), s, other
 }
 

@@ -22,7 +22,7 @@ type Backlog struct {
 // Backlog counts the jobs of a consumer. Redis counts, in flight or queued, where it has every job;
 // where jobs are outside the window, or a scan of the store has not ended since the state in Redis
 // began, the store counts, and Redis may know some of them before.
-func (d *Desk) Backlog(ctx context.Context, k durable.Consumer) (Backlog, error) {
+func (d *Service) Backlog(ctx context.Context, k durable.Consumer) (Backlog, error) {
 	stats, err := d.Queue.Stats(ctx, k.No)
 	if err != nil {
 		return Backlog{}, err

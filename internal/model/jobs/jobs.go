@@ -58,8 +58,8 @@ type Queue interface {
 	AckLeases(ctx context.Context, consumer uint32, leases []redisq.Lease) ([]bool, error)
 }
 
-// A Desk answers questions about jobs and moves them on request.
-type Desk struct {
+// A Service answers questions about jobs and moves them on request.
+type Service struct {
 	Store Store
 	Queue Queue
 	// NowMs is the clock of the store, in Unix ms. Due times are measured by it.
@@ -94,7 +94,7 @@ type Job struct {
 // States returns the jobs of these messages for one consumer, in that order. For a job
 // that is over the store decides. While Redis does not answer, States returns QUEUED for
 // the jobs that are not over.
-func (d *Desk) States(ctx context.Context, consumer uint32, ids []ident.ID) ([]Job, error) {
+func (d *Service) States(ctx context.Context, consumer uint32, ids []ident.ID) ([]Job, error) {
 	// The queue is read first. A job that ends between the two reads is then found over in
 	// the store. In the other order it would be missing in both, and look queued.
 	standings, err := d.Queue.Probe(ctx, consumer, ids)
@@ -113,7 +113,7 @@ func (d *Desk) States(ctx context.Context, consumer uint32, ids []ident.ID) ([]J
 }
 
 // StatesOf is States for a consumer that may be deleted. Such a consumer has nothing in the queue.
-func (d *Desk) StatesOf(ctx context.Context, k *durable.Consumer, ids []ident.ID) ([]Job, error) {
+func (d *Service) StatesOf(ctx context.Context, k *durable.Consumer, ids []ident.ID) ([]Job, error) {
 	if !k.Deleted() {
 		return d.States(ctx, k.No, ids)
 	}
@@ -129,7 +129,7 @@ func (d *Desk) StatesOf(ctx context.Context, k *durable.Consumer, ids []ident.ID
 }
 
 // State returns one job exactly: it returns an error when the queue does not answer.
-func (d *Desk) State(ctx context.Context, consumer uint32, id ident.ID) (Job, error) {
+func (d *Service) State(ctx context.Context, consumer uint32, id ident.ID) (Job, error) {
 	// The order of the reads is that of States, for the same reason.
 	standings, err := d.Queue.Probe(ctx, consumer, []ident.ID{id})
 	if err != nil {
@@ -180,7 +180,7 @@ type Presented struct {
 
 // Present puts those of the messages into the consumer's queue that are not over for the
 // consumer and not in the queue yet. It is idempotent and safe for concurrent use.
-func (d *Desk) Present(ctx context.Context, consumer uint32, heads []durable.Head) (Presented, error) {
+func (d *Service) Present(ctx context.Context, consumer uint32, heads []durable.Head) (Presented, error) {
 	return d.present(ctx, consumer, heads, func(batch []redisq.Job) (redisq.Enqueued, error) {
 		return d.Queue.Enqueue(ctx, consumer, batch, redisq.Repeated)
 	})
@@ -188,13 +188,13 @@ func (d *Desk) Present(ctx context.Context, consumer uint32, heads []durable.Hea
 
 // Recover is Present for the reconciler. The jobs go into the Redis state of that epoch;
 // with another epoch Recover changes nothing and returns redisq.ErrLost.
-func (d *Desk) Recover(ctx context.Context, consumer uint32, epoch string, heads []durable.Head) (Presented, error) {
+func (d *Service) Recover(ctx context.Context, consumer uint32, epoch string, heads []durable.Head) (Presented, error) {
 	return d.present(ctx, consumer, heads, func(batch []redisq.Job) (redisq.Enqueued, error) {
 		return d.Queue.Recover(ctx, consumer, epoch, batch)
 	})
 }
 
-func (d *Desk) present(ctx context.Context, consumer uint32, heads []durable.Head,
+func (d *Service) present(ctx context.Context, consumer uint32, heads []durable.Head,
 	put func([]redisq.Job) (redisq.Enqueued, error)) (Presented, error) {
 	p := Presented{Upto: len(heads)}
 	if len(heads) == 0 {
@@ -243,7 +243,7 @@ func (d *Desk) present(ctx context.Context, consumer uint32, heads []durable.Hea
 
 // RetriggerMessage repeats the dispatch of a message: it adds the job of each consumer that the
 // message concerns and whose job is open and missing in the queue.
-func (d *Desk) RetriggerMessage(ctx context.Context, ch *catalogue.Channel, h durable.Head) error {
+func (d *Service) RetriggerMessage(ctx context.Context, ch *catalogue.Channel, h durable.Head) error {
 	for _, k := range ch.Concerned(h) {
 		if _, err := d.Present(ctx, k.No, []durable.Head{h}); err != nil {
 			return err
@@ -260,7 +260,7 @@ const retriggerLease = 5 * time.Second
 // waits for its retry, and adds a job that the queue lost. It does not change a job that
 // is in flight or delivered. With onlyDead it returns ErrNotDead for a job that is not
 // dead.
-func (d *Desk) RetriggerJob(ctx context.Context, consumer uint32, h durable.Head, onlyDead bool) (Job, error) {
+func (d *Service) RetriggerJob(ctx context.Context, consumer uint32, h durable.Head, onlyDead bool) (Job, error) {
 	j, err := d.State(ctx, consumer, h.ID)
 	if err != nil {
 		return Job{}, err

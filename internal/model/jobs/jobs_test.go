@@ -18,9 +18,9 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// A rig is a desk on the embedded stores with one pull consumer.
+// A rig is a service on the embedded stores with one pull consumer.
 type rig struct {
-	*Desk
+	*Service
 	t        *testing.T
 	store    *durable.Store
 	queue    *redisq.Queue
@@ -55,7 +55,7 @@ func newRig(t *testing.T) *rig {
 	r.consumer, _, err = r.store.PutConsumer(ctx, durable.ConsumerPut{Put: durable.Put{ID: "k", NewToken: "t"},
 		ChannelID: "c", Type: &pull})
 	require.NoError(t, err)
-	r.Desk = &Desk{Store: r.store, Queue: r.queue, NowMs: func() int64 { return time.Now().UnixMilli() },
+	r.Service = &Service{Store: r.store, Queue: r.queue, NowMs: func() int64 { return time.Now().UnixMilli() },
 		Wake: func(uint32) { r.woken++ }, Dirty: func(uint32) { r.dirty++ }}
 	return r
 }
@@ -176,7 +176,7 @@ func TestARedrivenJobThatIsInFlightAlreadyIsNotOfferedAgain(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, r.claim(), 1)
 	}}
-	r.Desk.Store = store
+	r.Service.Store = store
 	n, err := r.RedriveAll(t.Context(), r.consumer.No)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)

@@ -40,7 +40,7 @@ func (p *Purge) Done() bool { return p.done }
 
 // Purge makes the next step and returns how many jobs it has ended. After an error the step may be made
 // again.
-func (d *Desk) Purge(ctx context.Context, p *Purge) (ended int, err error) {
+func (d *Service) Purge(ctx context.Context, p *Purge) (ended int, err error) {
 	if !p.waiting {
 		return d.purgeOpen(ctx, p)
 	}
@@ -48,7 +48,7 @@ func (d *Desk) Purge(ctx context.Context, p *Purge) (ended int, err error) {
 }
 
 // purgeOpen ends jobs with a row in open_jobs.
-func (d *Desk) purgeOpen(ctx context.Context, p *Purge) (int, error) {
+func (d *Service) purgeOpen(ctx context.Context, p *Purge) (int, error) {
 	rows, err := d.Store.OpenJobs(ctx, p.Consumer.No, p.from, purgePage)
 	if err != nil {
 		return 0, err
@@ -77,7 +77,7 @@ func (d *Desk) purgeOpen(ctx context.Context, p *Purge) (int, error) {
 }
 
 // purgeWaiting ends jobs of messages behind the settled watermark.
-func (d *Desk) purgeWaiting(ctx context.Context, p *Purge) (int, error) {
+func (d *Service) purgeWaiting(ctx context.Context, p *Purge) (int, error) {
 	page, err := d.Store.ListMessages(ctx, p.Consumer.ChannelNo, p.from, purgePage)
 	if err != nil {
 		return 0, err
@@ -103,7 +103,7 @@ func (d *Desk) purgeWaiting(ctx context.Context, p *Purge) (int, error) {
 }
 
 // purge ends those of the jobs that are open and not in flight.
-func (d *Desk) purge(ctx context.Context, p *Purge, heads []durable.Head) (int, error) {
+func (d *Service) purge(ctx context.Context, p *Purge, heads []durable.Head) (int, error) {
 	leases, err := d.leaseOpen(ctx, p.Consumer.No, heads)
 	if err != nil || len(leases) == 0 {
 		return 0, err
@@ -138,7 +138,7 @@ func (d *Desk) purge(ctx context.Context, p *Purge, heads []durable.Head) (int, 
 }
 
 // leaseOpen leases those of the jobs that are not over and that nobody has.
-func (d *Desk) leaseOpen(ctx context.Context, consumer uint32, heads []durable.Head) ([]redisq.Lease, error) {
+func (d *Service) leaseOpen(ctx context.Context, consumer uint32, heads []durable.Head) ([]redisq.Lease, error) {
 	if len(heads) == 0 {
 		return nil, nil
 	}

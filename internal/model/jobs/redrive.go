@@ -16,7 +16,7 @@ const redrivePage = 500
 
 // RedriveAll gives every dead letter of the consumer a fresh set of attempts
 // and returns how many it moved.
-func (d *Desk) RedriveAll(ctx context.Context, consumer uint32) (int, error) {
+func (d *Service) RedriveAll(ctx context.Context, consumer uint32) (int, error) {
 	total, from := 0, ident.ID{}
 	for {
 		dead, err := d.Store.DeadJobs(ctx, consumer, from, redrivePage)
@@ -38,13 +38,13 @@ func (d *Desk) RedriveAll(ctx context.Context, consumer uint32) (int, error) {
 
 // RedriveAgain gives dead letters a fresh set of attempts by the policy of their consumer. It
 // returns how many it moved.
-func (d *Desk) RedriveAgain(ctx context.Context, consumer uint32, ids []ident.ID) (int, error) {
+func (d *Service) RedriveAgain(ctx context.Context, consumer uint32, ids []ident.ID) (int, error) {
 	moved, err := d.redrive(ctx, consumer, ids, d.Store.RedriveAgain)
 	return len(moved), err
 }
 
 // RedriveBy opens dead letters again by open, and offers those that it has opened to the queue.
-func (d *Desk) RedriveBy(ctx context.Context, consumer uint32, ids []ident.ID, open Redriving) ([]durable.OpenJob,
+func (d *Service) RedriveBy(ctx context.Context, consumer uint32, ids []ident.ID, open Redriving) ([]durable.OpenJob,
 	error) {
 	return d.redrive(ctx, consumer, ids, open)
 }
@@ -53,7 +53,7 @@ func (d *Desk) RedriveBy(ctx context.Context, consumer uint32, ids []ident.ID, o
 type Redriving func(ctx context.Context, consumer uint32, ids []ident.ID, nowMs int64) ([]durable.OpenJob, error)
 
 // redrive opens dead letters again and returns those that this call opened.
-func (d *Desk) redrive(ctx context.Context, consumer uint32, ids []ident.ID, open Redriving) ([]durable.OpenJob,
+func (d *Service) redrive(ctx context.Context, consumer uint32, ids []ident.ID, open Redriving) ([]durable.OpenJob,
 	error) {
 	cleared := d.clear(ctx, consumer, ids)
 	moved, err := open(ctx, consumer, ids, d.NowMs())
@@ -71,7 +71,7 @@ func (d *Desk) redrive(ctx context.Context, consumer uint32, ids []ident.ID, ope
 // where the acknowledgement of their deaths was lost. It runs before they are open in the store: from
 // then on the reconciler may offer them, and a broker be delivering them. It reports whether none
 // stays; one that does goes on with its attempts.
-func (d *Desk) clear(ctx context.Context, consumer uint32, ids []ident.ID) bool {
+func (d *Service) clear(ctx context.Context, consumer uint32, ids []ident.ID) bool {
 	standings, err := d.Queue.Probe(ctx, consumer, ids)
 	if err != nil {
 		return false
@@ -109,7 +109,7 @@ func (d *Desk) clear(ctx context.Context, consumer uint32, ids []ident.ID) bool 
 
 // enqueueRedriven adds redriven jobs to the queue. It returns no error: the jobs are open
 // in the store, so the reconciler offers those that Redis did not take.
-func (d *Desk) enqueueRedriven(ctx context.Context, consumer uint32, moved []durable.OpenJob) {
+func (d *Service) enqueueRedriven(ctx context.Context, consumer uint32, moved []durable.OpenJob) {
 	if len(moved) == 0 {
 		return
 	}

@@ -19,7 +19,7 @@ const retryPage = 500
 // Each step stores first that its jobs are due, and then tells the queue. After a crash in between the
 // store says so and the queue still delays them: they are due at their old times, or after the next
 // RetryAll, which asks the queue for every open job. A wiped Redis gets the stored times.
-func (d *Desk) RetryAll(ctx context.Context, consumer uint32) (total int, err error) {
+func (d *Service) RetryAll(ctx context.Context, consumer uint32) (total int, err error) {
 	for from := (ident.ID{}); ; {
 		open, err := d.Store.OpenJobs(ctx, consumer, from, retryPage)
 		if err != nil || len(open) == 0 {
@@ -35,7 +35,7 @@ func (d *Desk) RetryAll(ctx context.Context, consumer uint32) (total int, err er
 }
 
 // hasten makes open jobs due now and returns how many of them were delayed.
-func (d *Desk) hasten(ctx context.Context, consumer uint32, open []durable.OpenJob) (n int, err error) {
+func (d *Service) hasten(ctx context.Context, consumer uint32, open []durable.OpenJob) (n int, err error) {
 	now := d.NowMs()
 	all := make([]ident.ID, len(open))
 	late := map[ident.ID]redisq.Job{}

@@ -35,7 +35,7 @@ type broker struct {
 	plane     *hotpath.Plane
 	bodies    *share.Bound
 	reaper    *reaper.Reaper
-	desk      *jobs.Desk
+	service   *jobs.Service
 	mover     *schedule.Mover  // nil: no message of this run is scheduled
 	responses *exchange.Worker // nil: no consumer of this run responds
 	bulks     *bulk.Bulks      // nil: this run has no bulks
@@ -102,14 +102,14 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 	if w.plan.bulks {
 		b.bulks = b.newBulks(store)
 	}
-	b.desk = &jobs.Desk{Store: store, Queue: b.queue, NowMs: b.node.NowMs, Wake: b.plane.Wake, Dirty: agenda.Dirty}
+	b.service = &jobs.Service{Store: store, Queue: b.queue, NowMs: b.node.NowMs, Wake: b.plane.Wake, Dirty: agenda.Dirty}
 	b.reaper = reaper.New(reaper.Options{
-		Store: store, Queue: b.queue, Catalogue: b.catalogue, Cluster: b.node, Desk: b.desk, Agenda: agenda,
+		Store: store, Queue: b.queue, Catalogue: b.catalogue, Cluster: b.node, Jobs: b.service, Agenda: agenda,
 		RationalDelay: rationalDelay, Policies: policies, Wake: b.plane.Wake, Registry: noRegistry{}, Log: silent,
 		Forward:   b.plane.Forward,
 		Retention: w.plan.retention, DeadRetention: w.plan.deadRetention,
 	})
-	b.redrives = redriving.New(redriving.Options{Store: store, Desk: b.desk, Catalogue: b.catalogue, Cluster: b.node,
+	b.redrives = redriving.New(redriving.Options{Store: store, Jobs: b.service, Catalogue: b.catalogue, Cluster: b.node,
 		Policies: policies, Dirty: agenda.Dirty, Registry: noRegistry{}, Log: silent})
 	b.queue.onLost = func(consumer uint32) {
 		b.reaper.Lost(consumer)

@@ -176,7 +176,7 @@ func (w *world) unblock() {
 	defer cancel()
 	for _, k := range w.store.consumers() {
 		if p := policies.Of(k.Policy); p.Ordered && w.store.hasDead(k.No) {
-			_, _ = b.desk.RedriveAll(ctx, k.No)
+			_, _ = b.service.RedriveAll(ctx, k.No)
 		}
 	}
 }

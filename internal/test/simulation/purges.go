@@ -25,11 +25,11 @@ func (w *world) purge() {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
 		if act == 0 {
-			_, _ = b.desk.RetryAll(ctx, k.No)
+			_, _ = b.service.RetryAll(ctx, k.No)
 		} else {
 			p := &jobs.Purge{Consumer: &k, Through: ident.Before(w.store.nowMs() + 1), Forget: forget}
 			for range 10 {
-				if _, err := b.desk.Purge(ctx, p); err != nil || p.Done() {
+				if _, err := b.service.Purge(ctx, p); err != nil || p.Done() {
 					break
 				}
 			}

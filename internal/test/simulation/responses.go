@@ -184,7 +184,7 @@ func (w *world) resend() {
 	defer cancel()
 	for _, k := range w.store.consumers() {
 		if k.CallbackURL == senderURL && w.store.hasDead(k.No) {
-			_, _ = b.desk.RedriveAll(ctx, k.No)
+			_, _ = b.service.RedriveAll(ctx, k.No)
 		}
 	}
 }

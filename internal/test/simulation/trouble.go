@@ -96,7 +96,7 @@ func (w *world) operate(e trouble) {
 			if e.span%2 == 0 && w.store.parent(k.No) == 0 {
 				w.redriveSome(k.No, e.span%4 == 0)
 			} else {
-				_, _ = b.desk.RedriveAll(ctx, k.No)
+				_, _ = b.service.RedriveAll(ctx, k.No)
 			}
 			continue
 		}
@@ -105,7 +105,7 @@ func (w *world) operate(e trouble) {
 		old := ident.AtMillis(w.store.nowMs() - rationalDelay.Milliseconds())
 		for _, h := range must(w.store.Heads(context.Background(), k.ChannelNo, none, old, 3)) {
 			if concerns(h.ID, h.Audience, k) {
-				_, _ = b.desk.RetriggerJob(ctx, k.No, durable.Head{ID: h.ID, Audience: h.Audience, Priority: h.Priority}, false)
+				_, _ = b.service.RetriggerJob(ctx, k.No, durable.Head{ID: h.ID, Audience: h.Audience, Priority: h.Priority}, false)
 			}
 		}
 	}
