@@ -335,14 +335,14 @@ type API struct {
 	publish  fasthttp.RequestHandler                                            // the broadcast route, without the router
 	metrics  *metrics
 	books    chan struct{} // capacity 1: a question for books is answered
-	sieves   *share.Bound  // of counts of replays with a filter: one of a channel, two of all
+	counting *share.Bound  // of counts of replays with a filter: one of a channel, two of all
 	draining atomic.Bool
 }
 
 // New returns the API. Pass its Handler to NewServer.
 func New(o Options) *API {
 	a := &API{o: o, log: o.Log, metrics: newMetrics(o.Registerer), books: make(chan struct{}, 1),
-		sieves: share.New(share.Options{Name: "replay_counts", Most: 2})}
+		counting: share.New(share.Options{Name: "replay_counts", Most: 2})}
 	if a.log == nil {
 		a.log = slog.Default()
 	}

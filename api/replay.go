@@ -102,11 +102,12 @@ func (a *API) countReplay(ctx context.Context, k *durable.Consumer, r *durable.R
 	waiting, stop := context.WithTimeout(ctx, countWait)
 	defer stop()
 	who := share.Channel(k.ChannelNo)
-	if a.sieves.Wait(waiting, who, 1) != nil {
+	if a.counting.Wait(waiting, who, 1) != nil {
 		return n, problem.ErrOverloaded
 	}
-	defer a.sieves.Give(who, 1)
-	return jobs.CountReplay(ctx, a.o.Store, k, r, &jobs.Sieve{Filter: filter.Of(r.Filter), Seen: a.o.Catalogue.Seen})
+	defer a.counting.Give(who, 1)
+	return jobs.CountReplay(ctx, a.o.Store, k, r, &jobs.Matcher{Filter: filter.Of(r.Filter),
+		Seen: a.o.Catalogue.Seen})
 }
 
 // replayExample is a body of a request for a replay.

@@ -42,11 +42,11 @@ func (r *Reaper) concerned(ctx context.Context, s *scan, heads []durable.Head) (
 	if len(joined) == 0 {
 		return mine, len(heads), nil
 	}
-	if s.sieve == nil {
-		s.sieve = &jobs.Sieve{Store: r.Store, Filter: f, Seen: r.Catalogue.Seen, Bytes: siftBytes,
-			Until: time.Now().Add(siftFor)}
+	if s.matcher == nil {
+		s.matcher = &jobs.Matcher{Store: r.Store, Filter: f, Seen: r.Catalogue.Seen, Bytes: matchBytes,
+			Until: time.Now().Add(matchFor)}
 	}
-	match, examined, err := s.sieve.Sift(ctx, s.k.ChannelNo, joined)
+	match, examined, err := s.matcher.Match(ctx, s.k.ChannelNo, joined)
 	if err != nil {
 		return nil, 0, err
 	}

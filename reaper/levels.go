@@ -153,7 +153,7 @@ func (r *Reaper) scanLevel(ctx context.Context, ch *catalogue.Channel, s *scan, 
 			return true, nil
 		}
 		r.save(s, func(l *ledger) { l.setLevel(priority, last) })
-		if s.sieve != nil && s.sieve.Spent() { // the next round goes on
+		if s.matcher != nil && s.matcher.Spent() { // the next round goes on
 			return true, nil
 		}
 	}

@@ -33,11 +33,11 @@ const (
 	// replayFor bounds the time of one round. Channels have equal parts of it, of at least replayLeast.
 	replayFor   = 500 * time.Millisecond
 	replayLeast = 20 * time.Millisecond
-	// siftBytes is what one round reads of payloads and headers for filters, siftFor how long it
+	// matchBytes is what one round reads of payloads and headers for filters, matchFor how long it
 	// evaluates them: a quarter of the time. Channels have equal parts of both, and so have the replays of
 	// a channel.
-	siftBytes = 4 << 20
-	siftFor   = 50 * time.Millisecond
+	matchBytes = 4 << 20
+	matchFor   = 50 * time.Millisecond
 )
 
 // A loaded page of a replay is offered and not settled.
@@ -54,7 +54,7 @@ type loader struct {
 	settled   ident.ID
 	pages     []loadedPage
 	channelNo uint32
-	share     int       // of siftBytes and siftFor: one of so many
+	share     int       // of matchBytes and matchFor: one of so many
 	until     time.Time // when the turn of its channel ends
 }
 
@@ -202,7 +202,7 @@ func (l *loader) round(ctx context.Context, k *durable.Consumer) error {
 		}
 	}
 	through := minID(l.r.Through, l.through())
-	sieve, err := l.sieve()
+	matcher, err := l.matcher()
 	if err != nil {
 		return err
 	}
@@ -210,11 +210,11 @@ func (l *loader) round(ctx context.Context, k *durable.Consumer) error {
 		if i > 0 && !time.Now().Before(l.until) {
 			break
 		}
-		if s.checked.Compare(through) >= 0 || l.ahead() >= min(replayAhead, max(l.Queue.Window()/2, 1)) || sieve != nil &&
-			sieve.Spent() {
+		if s.checked.Compare(through) >= 0 || l.ahead() >= min(replayAhead, max(l.Queue.Window()/2, 1)) || matcher != nil &&
+			matcher.Spent() {
 			break
 		}
-		if err := l.load(ctx, k, s, through, sieve); err != nil {
+		if err := l.load(ctx, k, s, through, matcher); err != nil {
 			return err
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/tool/failpoint"
 )
 
-// sieve returns the filter of the replay with the bounds of one round, nil without a filter.
-func (l *loader) sieve() (*jobs.Sieve, error) {
+// matcher returns the filter of the replay with the bounds of one round, nil without a filter.
+func (l *loader) matcher() (*jobs.Matcher, error) {
 	if l.r.Filter == "" {
 		return nil, nil
 	}
@@ -22,13 +22,13 @@ func (l *loader) sieve() (*jobs.Sieve, error) {
 	if f == nil { // another version took it
 		return nil, fmt.Errorf("the filter of replay %s is none for this broker", l.r.ID())
 	}
-	return &jobs.Sieve{Store: l.Store, Filter: f, Seen: l.Catalogue.Seen, Bytes: siftBytes / l.share,
-		Until: time.Now().Add(siftFor / time.Duration(l.share))}, nil
+	return &jobs.Matcher{Store: l.Store, Filter: f, Seen: l.Catalogue.Seen, Bytes: matchBytes / l.share,
+		Until: time.Now().Add(matchFor / time.Duration(l.share))}, nil
 }
 
-// load offers the jobs of one page, or of its begin if the sieve reaches a bound. A crash behind the
+// load offers the jobs of one page, or of its begin if the matcher reaches a bound. A crash behind the
 // offer leaves jobs in Redis: the next loader finds them there, or their outcomes in the store.
-func (l *loader) load(ctx context.Context, k *durable.Consumer, s *scan, through ident.ID, sieve *jobs.Sieve) error {
+func (l *loader) load(ctx context.Context, k *durable.Consumer, s *scan, through ident.ID, matcher *jobs.Matcher) error {
 	page := min(replayPage, max(l.Queue.Window()/2, 1))
 	heads, err := l.Store.Sizes(ctx, k.ChannelNo, s.checked, through, page)
 	if err != nil {
@@ -42,8 +42,8 @@ func (l *loader) load(ctx context.Context, k *durable.Consumer, s *scan, through
 	if err != nil {
 		return err
 	}
-	if sieve != nil && len(mine) > 0 {
-		if mine, p.through, err = sift(ctx, k, sieve, mine, p.through); err != nil {
+	if matcher != nil && len(mine) > 0 {
+		if mine, p.through, err = matching(ctx, k, matcher, mine, p.through); err != nil {
 			return err
 		}
 	}
@@ -76,15 +76,15 @@ func (l *loader) load(ctx context.Context, k *durable.Consumer, s *scan, through
 	return nil
 }
 
-// sift returns those of mine for which the filter is true, and the last message examined: through,
-// unless the sieve reaches a bound.
-func sift(ctx context.Context, k *durable.Consumer, sieve *jobs.Sieve, mine []durable.Sized,
+// matching returns those of mine for which the filter is true, and the last message examined: through,
+// unless the matcher reaches a bound.
+func matching(ctx context.Context, k *durable.Consumer, matcher *jobs.Matcher, mine []durable.Sized,
 	through ident.ID) ([]durable.Sized, ident.ID, error) {
 	ids := make([]ident.ID, len(mine))
 	for i := range mine {
 		ids[i] = mine[i].ID
 	}
-	match, read, err := sieve.Sift(ctx, k.ChannelNo, ids)
+	match, read, err := matcher.Match(ctx, k.ChannelNo, ids)
 	if err != nil {
 		return nil, through, err
 	}

@@ -20,10 +20,10 @@ import (
 type scan struct {
 	ledger
 	k       *durable.Consumer
-	epoch   string      // of the Redis state that the scan completes
-	outside bool        // the queue assumes that jobs are outside its window
-	open    int         // jobs that were offered and were not over
-	sieve   *jobs.Sieve // of the messages before the consumer was created; nil until one is examined
+	epoch   string        // of the Redis state that the scan completes
+	outside bool          // the queue assumes that jobs are outside its window
+	open    int           // jobs that were offered and were not over
+	matcher *jobs.Matcher // of the messages before the consumer was created; nil until one is examined
 }
 
 // begin returns a scan with the consumer's ledger, which it restarts when Redis lost

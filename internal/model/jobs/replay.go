@@ -19,7 +19,7 @@ const (
 
 // A ReplayStore is the part of durable.Store that counts replays.
 type ReplayStore interface {
-	SieveStore
+	MatcherStore
 	Sizes(ctx context.Context, channelNo uint32, after, through ident.ID, limit int) ([]durable.Sized, error)
 	JobStates(ctx context.Context, consumerNo uint32, ids []ident.ID) (map[ident.ID]durable.JobState, error)
 }
@@ -34,22 +34,22 @@ type ReplayCount struct {
 }
 
 // CountReplay counts the messages that a replay of the consumer would repeat now. It reads them in
-// stretches, without payloads. sieve has the filter of the replay and how its messages are seen; nil:
+// stretches, without payloads. matcher has the filter of the replay and how its messages are seen; nil:
 // the replay has no filter. With one it reads the payloads of the other matches, too. After
 // countReplayFor, or replayCountedBytes, it stops, and takes the rest of the time to have as many
 // messages as the part that it has read.
 func CountReplay(ctx context.Context, s ReplayStore, k *durable.Consumer, r *durable.Replay,
-	sieve *Sieve) (c ReplayCount, err error) {
+	matcher *Matcher) (c ReplayCount, err error) {
 	until := time.Now().Add(countReplayFor)
-	if sieve != nil {
-		sieve.Store, sieve.Bytes, sieve.Until = s, replayCountedBytes, until
+	if matcher != nil {
+		matcher.Store, matcher.Bytes, matcher.Until = s, replayCountedBytes, until
 	}
 	for after := r.After; ; {
 		heads, err := s.Sizes(ctx, k.ChannelNo, after, r.Through, replayCounted)
 		if err != nil {
 			return c, err
 		}
-		examined, err := c.page(ctx, s, k, r, sieve, heads)
+		examined, err := c.page(ctx, s, k, r, matcher, heads)
 		if err != nil {
 			return c, err
 		}
@@ -65,8 +65,8 @@ func CountReplay(ctx context.Context, s ReplayStore, k *durable.Consumer, r *dur
 }
 
 // page counts those of heads that match, and returns how many of heads it has examined: not all of
-// them, if the sieve has reached a bound.
-func (c *ReplayCount) page(ctx context.Context, s ReplayStore, k *durable.Consumer, r *durable.Replay, sieve *Sieve,
+// them, if the matcher has reached a bound.
+func (c *ReplayCount) page(ctx context.Context, s ReplayStore, k *durable.Consumer, r *durable.Replay, matcher *Matcher,
 	heads []durable.Sized) (int, error) {
 	ids := make([]ident.ID, 0, len(heads))
 	for _, h := range heads {
@@ -89,9 +89,9 @@ func (c *ReplayCount) page(ctx context.Context, s ReplayStore, k *durable.Consum
 		}
 	}
 	examined, match := len(heads), map[ident.ID]bool(nil)
-	if sieve != nil && len(ids) > 0 {
+	if matcher != nil && len(ids) > 0 {
 		var read int
-		if match, read, err = sieve.Sift(ctx, k.ChannelNo, ids); err != nil {
+		if match, read, err = matcher.Match(ctx, k.ChannelNo, ids); err != nil {
 			return 0, err
 		}
 		if read < len(ids) {
@@ -99,7 +99,7 @@ func (c *ReplayCount) page(ctx context.Context, s ReplayStore, k *durable.Consum
 		}
 	}
 	for _, i := range places {
-		if sieve == nil || match[heads[i].ID] {
+		if matcher == nil || match[heads[i].ID] {
 			c.Messages, c.Bytes = c.Messages+1, c.Bytes+heads[i].Bytes
 		}
 	}

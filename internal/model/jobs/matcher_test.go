@@ -25,7 +25,7 @@ func (s shelf) MessagesUpTo(_ context.Context, _ uint32, ids []ident.ID, _ int) 
 	return msgs, min(2, len(ids)), nil
 }
 
-func TestASieveStopsAtItsBoundsAndAlwaysGetsOn(t *testing.T) {
+func TestAMatcherStopsAtItsBoundsAndAlwaysGetsOn(t *testing.T) {
 	gen := ident.NewGenerator(1, func() int64 { return time.Now().UnixMilli() })
 	s := shelf{}
 	var ids []ident.ID
@@ -36,8 +36,8 @@ func TestASieveStopsAtItsBoundsAndAlwaysGetsOn(t *testing.T) {
 			s[id] = payload
 		}
 	}
-	sieve := func(bytes int, until time.Time) *Sieve {
-		return &Sieve{Store: s, Filter: filter.Of("payload.a == 1"), Bytes: bytes, Until: until,
+	matcher := func(bytes int, until time.Time) *Matcher {
+		return &Matcher{Store: s, Filter: filter.Of("payload.a == 1"), Bytes: bytes, Until: until,
 			Seen: func(m *durable.Message) filter.Message { return filter.Message{Payload: m.Payload} }}
 	}
 	later := time.Now().Add(time.Hour)
@@ -52,15 +52,15 @@ func TestASieveStopsAtItsBoundsAndAlwaysGetsOn(t *testing.T) {
 		{1 << 20, time.Now(), 1, 1}, // the first message alone
 		{-1, later, 2, 1},
 	} {
-		got := sieve(c.bytes, c.until)
-		match, read, err := got.Sift(t.Context(), 1, ids)
+		got := matcher(c.bytes, c.until)
+		match, read, err := got.Match(t.Context(), 1, ids)
 		require.NoError(t, err)
 		require.Equal(t, c.read, read)
 		require.Len(t, match, c.match)
 		require.Equal(t, read < len(ids), got.Spent())
 	}
-	after := sieve(1, later)
-	_, read, err := after.Sift(t.Context(), 1, ids[5:6])
+	after := matcher(1, later)
+	_, read, err := after.Match(t.Context(), 1, ids[5:6])
 	require.NoError(t, err)
 	require.Equal(t, 1, read, "a message that is gone is examined")
 }
@@ -105,18 +105,18 @@ func TestACountWithAFilterIsBoundedAndExtrapolates(t *testing.T) {
 		}
 	}
 	r := &durable.Replay{After: ident.AtMillis(999_999), Through: ident.AtMillis(1_002_999)}
-	sieve := func() *Sieve {
-		return &Sieve{Filter: filter.Of("payload.a == 1"), Seen: func(m *durable.Message) filter.Message {
+	matcher := func() *Matcher {
+		return &Matcher{Filter: filter.Of("payload.a == 1"), Seen: func(m *durable.Message) filter.Message {
 			return filter.Message{Payload: m.Payload}
 		}}
 	}
 	k := &durable.Consumer{No: 1, ChannelNo: 1}
-	c, err := CountReplay(t.Context(), s, k, r, sieve())
+	c, err := CountReplay(t.Context(), s, k, r, matcher())
 	require.NoError(t, err)
 	require.Equal(t, ReplayCount{Messages: 1500, Bytes: 15_000}, c)
 	s.slow = 20 * time.Millisecond // 30 s for all
 	begun := time.Now()
-	c, err = CountReplay(t.Context(), s, k, r, sieve())
+	c, err = CountReplay(t.Context(), s, k, r, matcher())
 	require.NoError(t, err)
 	require.True(t, c.Estimated)
 	require.InDelta(t, 1500, c.Messages, 100)

@@ -9,37 +9,37 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
-// A SieveStore is the part of durable.Store that a Sieve reads.
-type SieveStore interface {
+// A MatcherStore is the part of durable.Store that a Matcher reads.
+type MatcherStore interface {
 	MessagesUpTo(ctx context.Context, channelNo uint32, ids []ident.ID, budget int) (msgs []durable.Message,
 		read int, err error)
 }
 
-// siftedAtOnce bounds the payloads and headers that a sieve has in memory at once, bytes, unless
+// matchedAtOnce bounds the payloads and headers that a matcher has in memory at once, bytes, unless
 // one message is larger.
-const siftedAtOnce = 4 << 20
+const matchedAtOnce = 4 << 20
 
-// A Sieve evaluates a filter for messages that are stored. Bytes and Until bound what it does, but
+// A Matcher evaluates a filter for messages that are stored. Bytes and Until bound what it does, but
 // it always examines one message, so that its caller gets on.
-type Sieve struct {
-	Store  SieveStore
+type Matcher struct {
+	Store  MatcherStore
 	Filter *filter.Filter
 	Seen   func(*durable.Message) filter.Message
-	Bytes  int       // of payloads and headers that may be read; Sift subtracts what it reads
-	Until  time.Time // when Sift stops
+	Bytes  int       // of payloads and headers that may be read; Match subtracts what it reads
+	Until  time.Time // when Match stops
 }
 
 // Spent reports whether one of the bounds is reached.
-func (s *Sieve) Spent() bool { return s.Bytes <= 0 || !time.Now().Before(s.Until) }
+func (s *Matcher) Spent() bool { return s.Bytes <= 0 || !time.Now().Before(s.Until) }
 
-// Sift examines the messages in the order of ids, until a bound is reached: it has examined
+// Match examines the messages in the order of ids, until a bound is reached: it has examined
 // ids[:read]. match has those of them for which the filter is true. A message for which it fails,
 // and one that is gone, is no match.
-func (s *Sieve) Sift(ctx context.Context, channelNo uint32, ids []ident.ID) (match map[ident.ID]bool, read int,
+func (s *Matcher) Match(ctx context.Context, channelNo uint32, ids []ident.ID) (match map[ident.ID]bool, read int,
 	err error) {
 	match = map[ident.ID]bool{}
 	for read < len(ids) && (read == 0 || !s.Spent()) {
-		msgs, n, err := s.Store.MessagesUpTo(ctx, channelNo, ids[read:], min(max(s.Bytes, 0), siftedAtOnce))
+		msgs, n, err := s.Store.MessagesUpTo(ctx, channelNo, ids[read:], min(max(s.Bytes, 0), matchedAtOnce))
 		if err != nil {
 			return nil, 0, err
 		}
