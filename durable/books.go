@@ -24,7 +24,7 @@ func (b Books) Difference() int64 {
 }
 
 const (
-	selectSheetSums = `
+	selectBookSums = `
 SELECT
     COALESCE(SUM(accepted), 0),
     COALESCE(SUM(filtered), 0),
@@ -36,7 +36,7 @@ WHERE consumer_no = ?
   AND through_id <= ?`
 
 	// The ends of stretches in the question that no other one of them follows, and the next one.
-	selectSheetGaps = `
+	selectBookGaps = `
 SELECT
     b.through_id,
     (
@@ -60,7 +60,7 @@ WHERE b.consumer_no = ?
   )
 ORDER BY b.after_id`
 
-	selectFirstSheet = `
+	selectFirstRowIn = `
 SELECT MIN(after_id)
 FROM books
 WHERE consumer_no = ?
@@ -95,7 +95,7 @@ SELECT COUNT(*)` + openIn
 
 	// Stretches with jobs that were not delivered when their sums were made, and of which some are
 	// neither dead nor open now: they were redriven, and have been delivered.
-	selectChangedSheets = `
+	selectChangedBookRows = `
 SELECT
     after_id,
     through_id,
@@ -169,7 +169,7 @@ func (s *Store) Books(ctx context.Context, k Consumer, after, through ident.ID) 
 	}
 	for _, c := range a.corrected {
 		// Best effort: the next question finds the difference again.
-		_, _ = s.db.ExecContext(ctx, correctSheet, c.now, k.No, bytesOf(c.after), bytesOf(c.through), c.before)
+		_, _ = s.db.ExecContext(ctx, correctBookRow, c.now, k.No, bytesOf(c.after), bytesOf(c.through), c.before)
 	}
 	return a.Books, nil
 }
@@ -190,7 +190,7 @@ type correction struct {
 }
 
 func (a *audit) run(ctx context.Context) error {
-	if err := a.sheets(ctx); err != nil {
+	if err := a.bookRows(ctx); err != nil {
 		return err
 	}
 	rest, err := a.uncovered(ctx)
@@ -217,13 +217,13 @@ func (a *audit) run(ctx context.Context) error {
 // in are the arguments of the queries for stretches that lie in the question.
 func (a *audit) in() []any { return []any{a.k.No, a.after[:], a.through[:], a.through[:]} }
 
-// sheets adds the sums of the stretches that lie in the question.
-func (a *audit) sheets(ctx context.Context) error {
-	if err := a.tx.QueryRowContext(ctx, selectSheetSums, a.in()...).Scan(&a.Accepted, &a.Filtered,
+// bookRows adds the sums of the stretches that lie in the question.
+func (a *audit) bookRows(ctx context.Context) error {
+	if err := a.tx.QueryRowContext(ctx, selectBookSums, a.in()...).Scan(&a.Accepted, &a.Filtered,
 		&a.Delivered); err != nil {
 		return err
 	}
-	err := each(ctx, a.tx, selectChangedSheets, a.in(), func(r *sql.Rows) error {
+	err := each(ctx, a.tx, selectChangedBookRows, a.in(), func(r *sql.Rows) error {
 		var c correction
 		err := r.Scan(asID{&c.after}, asID{&c.through}, &c.before)
 		a.corrected = append(a.corrected, c)
@@ -248,14 +248,14 @@ type gap struct{ after, through ident.ID }
 // uncovered returns the gaps of the question.
 func (a *audit) uncovered(ctx context.Context) ([]gap, error) {
 	var first []byte
-	if err := a.tx.QueryRowContext(ctx, selectFirstSheet, a.in()...).Scan(&first); err != nil {
+	if err := a.tx.QueryRowContext(ctx, selectFirstRowIn, a.in()...).Scan(&first); err != nil {
 		return nil, err
 	}
 	if len(first) != ident.Size {
 		return []gap{{a.after, a.through}}, nil
 	}
 	gaps := []gap{{a.after, ident.ID(first)}}
-	err := each(ctx, a.tx, selectSheetGaps, append(append([]any{a.through[:]}, a.in()...), a.through[:]),
+	err := each(ctx, a.tx, selectBookGaps, append(append([]any{a.through[:]}, a.in()...), a.through[:]),
 		func(r *sql.Rows) error {
 			g := gap{through: a.through}
 			var next []byte

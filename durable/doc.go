@@ -73,7 +73,7 @@
 //   - What people ask: facts.go (the last attempts), plight.go (why a job waits), overview.go,
 //     historyrow.go, historymerge.go and historymark.go (what brokers counted, and what happened).
 //   - Responses: exchange.go, exchangework.go, awaiting.go.
-//   - Scans and books: scan.go, scanover.go, watermark.go, sheet.go, books.go, backlog.go,
+//   - Scans and books: scan.go, scanover.go, watermark.go, bookrow.go, books.go, backlog.go,
 //     stored.go, stray.go.
 //   - What ends by its age: expiring.go, purge.go, purgepage.go; by a limit of its channel: keeping.go;
 //     attempts by their own age: oldattempts.go.

@@ -57,7 +57,7 @@ SET message_id = ?
 WHERE message_id > ?
   AND consumer_no = ?`
 
-	rewindSheets = `
+	rewindBookRows = `
 DELETE FROM books
 WHERE through_id > ?
   AND consumer_no = ?`
@@ -112,7 +112,7 @@ func (s *Store) RewindWatermark(ctx context.Context, consumerNo uint32, to ident
 		if err := exec(ctx, tx, rewindWatermark, to[:], to[:], consumerNo); err != nil { // first, as in SaveWatermarks
 			return err
 		}
-		return exec(ctx, tx, rewindSheets, to[:], consumerNo)
+		return exec(ctx, tx, rewindBookRows, to[:], consumerNo)
 	})
 }
 

@@ -115,7 +115,7 @@ func (b *balance) question(ctx context.Context, k *durable.Consumer, after, sett
 	if time.Now().Before(b.wide) {
 		return b.one(ctx, k, after, ident.Max())
 	}
-	first, found, err := b.Store.FirstSheet(ctx, k.No, after)
+	first, found, err := b.Store.FirstBookRow(ctx, k.No, after)
 	if err != nil || !found {
 		return 0, err
 	}

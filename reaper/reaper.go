@@ -39,7 +39,7 @@ type Store interface {
 	RewindWatermarks(ctx context.Context, to ident.ID) error
 	RewindWatermark(ctx context.Context, consumerNo uint32, to ident.ID) error
 	Books(ctx context.Context, k durable.Consumer, after, through ident.ID) (durable.Books, error)
-	FirstSheet(ctx context.Context, consumerNo uint32, after ident.ID) (begin ident.ID, found bool, err error)
+	FirstBookRow(ctx context.Context, consumerNo uint32, after ident.ID) (begin ident.ID, found bool, err error)
 	RemoveStrays(ctx context.Context, k durable.Consumer, after, through ident.ID, limit int) (removed int, err error)
 	RaiseAlert(ctx context.Context, a durable.Alert) error
 	OpenAlarm(ctx context.Context, a durable.Alert) (opened bool, err error)

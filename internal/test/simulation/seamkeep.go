@@ -40,9 +40,9 @@ func (t storeSeam) ForgetWatermarks(ctx context.Context) error {
 	})
 }
 
-func (t storeSeam) FirstSheet(ctx context.Context, consumerNo uint32, after ident.ID) (ident.ID, bool, error) {
-	return askTwo(ctx, t, "FirstSheet", consumerNo, func(ctx context.Context) (ident.ID, bool, error) {
-		return t.s.FirstSheet(ctx, consumerNo, after)
+func (t storeSeam) FirstBookRow(ctx context.Context, consumerNo uint32, after ident.ID) (ident.ID, bool, error) {
+	return askTwo(ctx, t, "FirstBookRow", consumerNo, func(ctx context.Context) (ident.ID, bool, error) {
+		return t.s.FirstBookRow(ctx, consumerNo, after)
 	})
 }
 

@@ -277,7 +277,7 @@ var scanTests = map[string]func(*testing.T, *fixture){
 		f.insert(t, all...)
 		for _, k := range ks {
 			f.save(t, durable.Settled{ConsumerNo: k.No, Through: all[2].ID, Accepted: 4})
-			begin, found, err := f.FirstSheet(f.ctx, k.No, ident.ID{})
+			begin, found, err := f.FirstBookRow(f.ctx, k.No, ident.ID{})
 			require.NoError(t, err)
 			require.True(t, found)
 			require.Zero(t, begin)
@@ -285,7 +285,7 @@ var scanTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, f.RewindWatermark(f.ctx, ks[0].No, all[0].ID))
 		f.requireMarks(t, map[uint32]ident.ID{ks[0].No: all[0].ID, ks[1].No: all[2].ID})
 		f.requireBooks(t, ks[0], all, ident.ID{}, ident.Max())
-		_, found, err := f.FirstSheet(f.ctx, ks[0].No, ident.ID{})
+		_, found, err := f.FirstBookRow(f.ctx, ks[0].No, ident.ID{})
 		require.NoError(t, err)
 		require.False(t, found)
 		b, err := f.Books(f.ctx, ks[1], ident.ID{}, all[2].ID)

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// sheetRows and sheetSpan bound the stretch of one row of the books. Edges of a question that lie
+	// bookRowMessages and bookRowSpan bound the stretch of one row of the books. Edges of a question that lie
 	// in a stretch are counted message by message.
-	sheetRows = 20_000
-	sheetSpan = 10 * time.Minute
+	bookRowMessages = 20_000
+	bookRowSpan     = 10 * time.Minute
 
-	selectLastSheet = `
+	selectLastBookRow = `
 SELECT
     after_id,
     through_id,
@@ -27,13 +27,13 @@ WHERE consumer_no = ?
 ORDER BY after_id DESC
 LIMIT 1`
 
-	selectSheetBegin = `
+	selectFirstBookRow = `
 SELECT MIN(after_id)
 FROM books
 WHERE consumer_no = ?
   AND through_id > ?`
 
-	extendSheet = `
+	extendBookRow = `
 UPDATE books
 SET
     through_id = ?,
@@ -43,7 +43,7 @@ SET
 WHERE consumer_no = ?
   AND after_id = ?`
 
-	insertSheet = `
+	insertBookRow = `
 INSERT INTO books (
     consumer_no,
     after_id,
@@ -54,7 +54,7 @@ INSERT INTO books (
 )
 VALUES (?, ?, ?, ?, ?, ?)`
 
-	correctSheet = `
+	correctBookRow = `
 UPDATE books
 SET delivered = ?
 WHERE consumer_no = ?
@@ -62,7 +62,7 @@ WHERE consumer_no = ?
   AND through_id = ?
   AND delivered = ?`
 
-	deleteSheets = `
+	deleteBookRows = `
 DELETE FROM books
 WHERE consumer_no = ?
   AND through_id <= ?`
@@ -118,29 +118,29 @@ func enter(ctx context.Context, tx *sql.Tx, m Settled) error {
 	}
 	var after, through ident.ID
 	var accepted int64
-	err := tx.QueryRowContext(ctx, selectLastSheet, m.ConsumerNo).Scan(asID{&after}, asID{&through}, &accepted)
+	err := tx.QueryRowContext(ctx, selectLastBookRow, m.ConsumerNo).Scan(asID{&after}, asID{&through}, &accepted)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 	case err != nil:
 		return err
 	case through.Compare(m.After) > 0:
 		return nil
-	case through == m.After && accepted+m.Accepted <= sheetRows &&
-		m.Through.Millis()-after.Millis() <= sheetSpan.Milliseconds():
-		return exec(ctx, tx, extendSheet, bytesOf(m.Through), m.Accepted, m.Filtered, m.Delivered, m.ConsumerNo,
+	case through == m.After && accepted+m.Accepted <= bookRowMessages &&
+		m.Through.Millis()-after.Millis() <= bookRowSpan.Milliseconds():
+		return exec(ctx, tx, extendBookRow, bytesOf(m.Through), m.Accepted, m.Filtered, m.Delivered, m.ConsumerNo,
 			bytesOf(after))
 	}
-	return exec(ctx, tx, insertSheet, m.ConsumerNo, bytesOf(m.After), bytesOf(m.Through), m.Accepted, m.Filtered,
+	return exec(ctx, tx, insertBookRow, m.ConsumerNo, bytesOf(m.After), bytesOf(m.Through), m.Accepted, m.Filtered,
 		m.Delivered)
 }
 
-// FirstSheet returns the begin of the first stretch of a consumer in the books that ends after an ID.
+// FirstBookRow returns the begin of the first stretch of a consumer in the books that ends after an ID.
 // found is false where there is none.
-func (s *Store) FirstSheet(ctx context.Context, consumerNo uint32, after ident.ID) (begin ident.ID, found bool,
+func (s *Store) FirstBookRow(ctx context.Context, consumerNo uint32, after ident.ID) (begin ident.ID, found bool,
 	err error) {
 	err = repeat(ctx, "find the first stretch of the books", func(ctx context.Context) error {
 		var first []byte
-		err := s.reads.QueryRowContext(ctx, selectSheetBegin, consumerNo, after[:]).Scan(&first)
+		err := s.reads.QueryRowContext(ctx, selectFirstBookRow, consumerNo, after[:]).Scan(&first)
 		if found = len(first) == ident.Size; found {
 			begin = ident.ID(first)
 		}
@@ -152,6 +152,6 @@ func (s *Store) FirstSheet(ctx context.Context, consumerNo uint32, after ident.I
 // TrimBooks removes the rows of the books of a consumer whose stretches end before a time.
 func (s *Store) TrimBooks(ctx context.Context, consumerNo uint32, before ident.ID) error {
 	return repeat(ctx, "trim the books", func(ctx context.Context) error {
-		return exec(ctx, s.db, deleteSheets, consumerNo, bytesOf(before))
+		return exec(ctx, s.db, deleteBookRows, consumerNo, bytesOf(before))
 	})
 }
