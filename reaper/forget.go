@@ -47,7 +47,7 @@ func (r *Reaper) learn(k *durable.Consumer) {
 }
 
 // drop ends all work on a consumer.
-func (a *Agenda) drop(consumer uint32) {
+func (a *Worklist) drop(consumer uint32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.ledgers, consumer)

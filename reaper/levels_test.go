@@ -53,7 +53,7 @@ func TestLessUrgentJobsWaitForSpilledOnesThatAreTooNew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := &stoppedClock{}
-			r := &Reaper{Options: Options{Cluster: clock}, Agenda: NewAgenda()}
+			r := &Reaper{Options: Options{Cluster: clock}, Worklist: NewWorklist()}
 			s := &scan{k: &durable.Consumer{No: 1}}
 			for i, c := range steps {
 				clock.ms = c.at

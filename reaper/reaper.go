@@ -108,7 +108,7 @@ type Options struct {
 	Catalogue     *catalogue.Catalogue
 	Cluster       Cluster
 	Jobs          *jobs.Service
-	Agenda        *Agenda       // of this Reaper alone
+	Worklist      *Worklist     // of this Reaper alone
 	RationalDelay time.Duration // age at which the fail-safe steps in
 	Policies      *policy.Book  // how many attempts a job has
 	// Retention is the age at which a message whose jobs are all over is removed, 0:
@@ -132,7 +132,7 @@ type Options struct {
 // A Reaper is the fail-safe of one broker.
 type Reaper struct {
 	Options
-	*Agenda
+	*Worklist
 	reclaimed, exhausted, recovered, adopted, purged prometheus.Counter
 	reconcileSeconds                                 prometheus.Histogram
 	overdue, difference                              prometheus.Gauge
@@ -158,7 +158,7 @@ const horizonLeast = 2 * durable.MaxIDAge
 
 // New returns a reaper. It reads nothing before Run.
 func New(o Options) *Reaper {
-	r := &Reaper{Options: o, Agenda: o.Agenda}
+	r := &Reaper{Options: o, Worklist: o.Worklist}
 	r.restored.saving = make(chan struct{}, 1)
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})

@@ -84,11 +84,11 @@ func newRig(t *testing.T, window int, change func(*Options)) *rig {
 	r.catalogue = catalogue.New(r.store, log)
 	require.NoError(t, r.catalogue.Refresh(ctx))
 	wake := func(uint32) { r.mu.Lock(); r.woken++; r.mu.Unlock() }
-	agenda := NewAgenda()
+	worklist := NewWorklist()
 	o := Options{
 		Store: r.store, Queue: r.queue, Catalogue: r.catalogue, Cluster: r,
-		Jobs:          &jobs.Service{Store: r.store, Queue: r.queue, NowMs: r.NowMs, Wake: wake, Dirty: agenda.Dirty},
-		Agenda:        agenda,
+		Jobs:          &jobs.Service{Store: r.store, Queue: r.queue, NowMs: r.NowMs, Wake: wake, Dirty: worklist.Dirty},
+		Worklist:      worklist,
 		RationalDelay: time.Second, Policies: policy.NewBook(policy.Policy{MaxRetries: 1}), Wake: wake,
 		Registry: prometheus.NewRegistry(), Log: log,
 	}
@@ -390,7 +390,7 @@ func TestTheWatermarksAdvanceSoonAfterAStart(t *testing.T) {
 // Options2 are the rig's options for a second reaper.
 func (r *rig) Options2() Options {
 	o := r.Options
-	o.Registry, o.Agenda = prometheus.NewRegistry(), NewAgenda()
+	o.Registry, o.Worklist = prometheus.NewRegistry(), NewWorklist()
 	return o
 }
 

@@ -12,9 +12,9 @@ import (
 // a backup, jobs below a watermark may be open again, so everything that a broker remembers of its
 // progress begins again, and so do the watermarks and books that it has stored meanwhile.
 
-// restorations counts the restorations of the store. Agenda.mu guards count and unclean.
+// restorations counts the restorations of the store. Worklist.mu guards count and unclean.
 type restorations struct {
-	saving  chan struct{} // capacity 1, full while watermarks are saved or forgotten; taken before Agenda.mu
+	saving  chan struct{} // capacity 1, full while watermarks are saved or forgotten; taken before Worklist.mu
 	count   int
 	unclean bool     // the store may have watermarks of the former history
 	rewound ident.ID // the stored watermarks go back to it where they are later; zero: they stay

@@ -43,7 +43,7 @@ import (
 func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) {
 	registry := b.newRegistry()
 	b.catalogue.Watch(b.tellQueue) // before the parts that ask the queue about it
-	agenda := reaper.NewAgenda()
+	worklist := reaper.NewWorklist()
 	b.policies = policy.NewBook(b.cfg.policy())
 	policies := b.policies
 	bodies := newBodies(b.cfg.maxBody())
@@ -63,19 +63,19 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 	reader := &exchange.Reader{Store: b.store, Policies: policies}
 	b.room = exchange.NewRoom()
 	b.presence = b.newPresence()
-	b.plane = hotpath.New(b.planeOptions(states, agenda, policies, bodies, counts, reader))
+	b.plane = hotpath.New(b.planeOptions(states, worklist, policies, bodies, counts, reader))
 	b.responses = b.newResponses(policies, registry)
-	service := &jobs.Service{Store: b.recorder(), Queue: b.queue, NowMs: b.node.NowMs, Wake: b.plane.Wake, Dirty: agenda.Dirty, Touched: agenda.Touch, Died: counts.Died}
+	service := &jobs.Service{Store: b.recorder(), Queue: b.queue, NowMs: b.node.NowMs, Wake: b.plane.Wake, Dirty: worklist.Dirty, Touched: worklist.Touch, Died: counts.Died}
 	if b.cfg.RetriggerURL != "" {
 		b.retrigger = reaper.NewRetrigger(b.cfg.RetriggerURL, b.cfg.AdminToken, b.prints)
 	}
 	b.reaper = reaper.New(reaper.Options{
-		Store: b.recorder(), Queue: b.queue, Catalogue: b.catalogue, Cluster: b.node, Jobs: service, Agenda: agenda,
+		Store: b.recorder(), Queue: b.queue, Catalogue: b.catalogue, Cluster: b.node, Jobs: service, Worklist: worklist,
 		RationalDelay: b.cfg.RationalDelay, Policies: policies, Wake: b.plane.Wake, Retrigger: b.retrigger,
 		Retention: b.cfg.Retention, DeadRetention: b.cfg.DeadRetention, AttemptRetention: b.cfg.AttemptRetention, Archive: b.cfg.newArchive(), Died: counts.Died, Forward: b.plane.Forward, Registry: registry, Log: b.log,
 	})
 	b.mover = b.newMover(registry)
-	b.bulks, b.redrives = b.newBulks(registry, bodies, fetches), redrive.New(redrive.Options{Store: b.store, Jobs: service, Catalogue: b.catalogue, Cluster: b.node, Policies: policies, Dirty: agenda.Dirty, Registry: registry, Log: b.log})
+	b.bulks, b.redrives = b.newBulks(registry, bodies, fetches), redrive.New(redrive.Options{Store: b.store, Jobs: service, Catalogue: b.catalogue, Cluster: b.node, Policies: policies, Dirty: worklist.Dirty, Registry: registry, Log: b.log})
 	b.alerts, b.status, b.feed = b.newAlerts(states, b.newExplainer(policies), registry), b.newStatusEvents(callbacks, registry), b.newFeed()
 	b.queue.BeforeAck(b.plane.BeforeAck)
 	b.queue.OnLost(b.reaper.Lost)
@@ -202,8 +202,8 @@ func (b *broker) newRegistry() *prometheus.Registry {
 	return registry
 }
 
-// planeOptions are the options of the data plane, which reports to the agenda of the reaper.
-func (b *broker) planeOptions(states *consumerstate.Keeper, agenda *reaper.Agenda, policies *policy.Book, bodies *share.Bound, m *metrics.Metrics, reader *exchange.Reader) hotpath.Options {
+// planeOptions are the options of the data plane, which reports to the worklist of the reaper.
+func (b *broker) planeOptions(states *consumerstate.Keeper, worklist *reaper.Worklist, policies *policy.Book, bodies *share.Bound, m *metrics.Metrics, reader *exchange.Reader) hotpath.Options {
 	cfg, journals := b.cfg, b.journal.options(b.cfg, b.log)
 	journals.Left = b.noticeForeign(journals.Left)
 	return hotpath.Options{
@@ -217,7 +217,7 @@ func (b *broker) planeOptions(states *consumerstate.Keeper, agenda *reaper.Agend
 		},
 		Visible: cfg.visible(), Kept: cfg.RationalDelay + durable.MinRetention,
 		MaxBody: cfg.maxBody(), CacheBytes: cacheBytes, Bodies: bodies, Answers: b.answers, Waiters: b.waiters, WaitingRequests: waitingRequests,
-		Touched: agenda.Touch, Refill: agenda.Refill, Presence: b.presence, Traces: b.tracer,
+		Touched: worklist.Touch, Refill: worklist.Refill, Presence: b.presence, Traces: b.tracer,
 		Journal:     journals,
 		Quota:       b.quota,
 		Rates:       publishrate.New(publishrate.Options{Queue: b.queue, Catalogue: b.catalogue, Registry: b.registry, Log: b.log}),

@@ -77,7 +77,7 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 		return nil, err
 	}
 	l.seed(b.node)
-	agenda := reaper.NewAgenda()
+	worklist := reaper.NewWorklist()
 	b.states = consumerstate.New(consumerstate.Options{Store: store, Catalogue: b.catalogue, NowMs: b.node.NowMs,
 		Log: silent})
 	b.plane = hotpath.New(hotpath.Options{
@@ -89,7 +89,7 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 			UserAgent: "simulation",
 		},
 		Visible: pullLease, Kept: keptFor, MaxBody: 1 << 20, CacheBytes: 1 << 20, Bodies: b.bodies, WaitingRequests: 64,
-		Touched: agenda.Touch, Refill: agenda.Refill, Metrics: unread, Log: silent,
+		Touched: worklist.Touch, Refill: worklist.Refill, Metrics: unread, Log: silent,
 		Scheduled: func(dueMs int64) { b.mover.Accepted(dueMs) }, Answered: b.answered, Journal: l.journals(),
 	})
 	if w.plan.schedules {
@@ -102,15 +102,15 @@ func newBroker(ctx context.Context, l *life) (*broker, error) {
 	if w.plan.bulks {
 		b.bulks = b.newBulks(store)
 	}
-	b.service = &jobs.Service{Store: store, Queue: b.queue, NowMs: b.node.NowMs, Wake: b.plane.Wake, Dirty: agenda.Dirty}
+	b.service = &jobs.Service{Store: store, Queue: b.queue, NowMs: b.node.NowMs, Wake: b.plane.Wake, Dirty: worklist.Dirty}
 	b.reaper = reaper.New(reaper.Options{
-		Store: store, Queue: b.queue, Catalogue: b.catalogue, Cluster: b.node, Jobs: b.service, Agenda: agenda,
+		Store: store, Queue: b.queue, Catalogue: b.catalogue, Cluster: b.node, Jobs: b.service, Worklist: worklist,
 		RationalDelay: rationalDelay, Policies: policies, Wake: b.plane.Wake, Registry: noRegistry{}, Log: silent,
 		Forward:   b.plane.Forward,
 		Retention: w.plan.retention, DeadRetention: w.plan.deadRetention,
 	})
 	b.redrives = redriving.New(redriving.Options{Store: store, Jobs: b.service, Catalogue: b.catalogue, Cluster: b.node,
-		Policies: policies, Dirty: agenda.Dirty, Registry: noRegistry{}, Log: silent})
+		Policies: policies, Dirty: worklist.Dirty, Registry: noRegistry{}, Log: silent})
 	b.queue.onLost = func(consumer uint32) {
 		b.reaper.Lost(consumer)
 		b.plane.Lost(consumer)

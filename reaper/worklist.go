@@ -7,10 +7,10 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
-// An Agenda is the work that waits for a Reaper: the consumers to visit and the progress of
-// their scans. The parts that a Reaper needs report to its Agenda, so an Agenda is made
+// A Worklist is the work that waits for a Reaper: the consumers to visit and the progress of
+// their scans. The parts that a Reaper needs report to its Worklist, so a Worklist is made
 // before them and the Reaper after them.
-type Agenda struct {
+type Worklist struct {
 	mu      sync.Mutex
 	ledgers map[uint32]*ledger
 	watch   map[uint32]time.Time // consumers with leases or delayed jobs -> time of the next visit
@@ -21,15 +21,15 @@ type Agenda struct {
 	wake    chan struct{}        // capacity 1: reconcile now
 }
 
-// NewAgenda returns the Agenda of a Reaper that starts.
-func NewAgenda() *Agenda {
-	return &Agenda{ledgers: map[uint32]*ledger{}, watch: map[uint32]time.Time{}, sweep: true,
+// NewWorklist returns the Worklist of a Reaper that starts.
+func NewWorklist() *Worklist {
+	return &Worklist{ledgers: map[uint32]*ledger{}, watch: map[uint32]time.Time{}, sweep: true,
 		resting: map[uint32]time.Time{}, wake: make(chan struct{}, 1)}
 }
 
 // Touch makes the reaper watch a consumer, which has leases or delayed jobs. It never
 // blocks.
-func (a *Agenda) Touch(consumer uint32) {
+func (a *Worklist) Touch(consumer uint32) {
 	a.mu.Lock()
 	_, known := a.watch[consumer]
 	if !known {
@@ -40,7 +40,7 @@ func (a *Agenda) Touch(consumer uint32) {
 
 // Dirty reports that the store may have open_jobs rows of a consumer that Redis lacks. The
 // reconciler offers all of them again. Dirty never blocks.
-func (a *Agenda) Dirty(consumer uint32) {
+func (a *Worklist) Dirty(consumer uint32) {
 	a.mu.Lock()
 	if l := a.ledgers[consumer]; l != nil {
 		l.openFrom, l.openDone = ident.ID{}, false
@@ -53,7 +53,7 @@ func (a *Agenda) Dirty(consumer uint32) {
 // are outside it. The reconciler loads those jobs. Where none is left, because the jobs
 // entered Redis in another way, the reconciler ends the spill: until then every new job
 // stays outside the window. Refill never blocks.
-func (a *Agenda) Refill(consumer uint32) {
+func (a *Worklist) Refill(consumer uint32) {
 	a.mu.Lock()
 	if l := a.ledgers[consumer]; l != nil {
 		l.spilled = true
@@ -62,7 +62,7 @@ func (a *Agenda) Refill(consumer uint32) {
 	a.poke()
 }
 
-func (a *Agenda) poke() {
+func (a *Worklist) poke() {
 	select {
 	case a.wake <- struct{}{}:
 	default:
