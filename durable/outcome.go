@@ -130,23 +130,23 @@ func (s *Store) Record(ctx context.Context, outcomes []Outcome) error {
 			return s.recordDeliveries(ctx, s.db, l.delivered)
 		})
 	}
-	err := s.recordLedger(ctx, l)
+	err := s.recordBatch(ctx, l)
 	if errors.Is(err, errDiedBefore) { // rare: two ends of one job
 		l.singly = true
-		err = s.recordLedger(ctx, l)
+		err = s.recordBatch(ctx, l)
 	}
 	return err
 }
 
-func (s *Store) recordLedger(ctx context.Context, l ledger) error {
+func (s *Store) recordBatch(ctx context.Context, l outcomeBatch) error {
 	return s.run(ctx, transaction{name: "record outcomes", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
 		return s.record(ctx, tx, l)
 	})
 }
 
-// A ledger is a batch of outcomes by kind. Each kind is sorted by key, so two brokers that
+// An outcomeBatch has outcomes by kind. Each kind is sorted by key, so two brokers that
 // record the same jobs take the locks in the same order.
-type ledger struct {
+type outcomeBatch struct {
 	delivered, retry, dead, back []Outcome
 	tracked                      bool // some delivered job may have rows to remove
 	noticed                      bool // some outcome has events to store
@@ -154,12 +154,12 @@ type ledger struct {
 	singly                       bool // see buryAll
 }
 
-func sortOutcomes(outcomes []Outcome) ledger {
+func sortOutcomes(outcomes []Outcome) outcomeBatch {
 	all := slices.Clone(outcomes)
 	slices.SortStableFunc(all, func(a, b Outcome) int {
 		return cmp.Or(cmp.Compare(a.ConsumerNo, b.ConsumerNo), a.ID.Compare(b.ID), cmp.Compare(a.Attempts, b.Attempts))
 	})
-	var l ledger
+	var l outcomeBatch
 	only := true // deliveries
 	for i := range all {
 		o := &all[i]
@@ -190,7 +190,7 @@ func sortOutcomes(outcomes []Outcome) ledger {
 	return l
 }
 
-func (s *Store) record(ctx context.Context, tx *sql.Tx, l ledger) (err error) {
+func (s *Store) record(ctx context.Context, tx *sql.Tx, l outcomeBatch) (err error) {
 	var died map[groupKey]*DeadGroup
 	if len(l.retry)+len(l.dead)+len(l.back) > 0 {
 		if died, err = s.recordFailures(ctx, tx, l); err != nil {
@@ -251,7 +251,7 @@ func (s *Store) recordDeliveries(ctx context.Context, q querier, part []Outcome)
 // recordFailures stores the failures and give-backs that are not recorded yet. An outcome whose attempt is
 // recorded is a repetition, and must not end a job that was redriven since. It returns how groups of
 // dead letters grow.
-func (s *Store) recordFailures(ctx context.Context, tx *sql.Tx, l ledger) (map[groupKey]*DeadGroup, error) {
+func (s *Store) recordFailures(ctx context.Context, tx *sql.Tx, l outcomeBatch) (map[groupKey]*DeadGroup, error) {
 	retry, dead, back := l.retry, l.dead, l.back
 	known, err := recorded(ctx, tx, retry, dead, back)
 	if err != nil {

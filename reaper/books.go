@@ -126,7 +126,7 @@ func (b *balance) question(ctx context.Context, k *durable.Consumer, after, sett
 func (b *balance) settledOf(no uint32) (ident.ID, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	l := b.ledgers[no]
+	l := b.scanStates[no]
 	if l == nil {
 		return ident.ID{}, false
 	}
@@ -187,7 +187,7 @@ func (b *balance) rewind(ctx context.Context, no uint32, to ident.ID) error {
 		return err
 	}
 	b.mu.Lock()
-	if l := b.ledgers[no]; l != nil {
+	if l := b.scanStates[no]; l != nil {
 		l.settled, l.lost = minID(l.settled, to), true
 	}
 	b.mu.Unlock()

@@ -81,7 +81,7 @@ func (s *sweeper) progress(consumer uint32) *swept {
 		return p
 	}
 	s.mu.Lock()
-	l := s.ledgers[consumer]
+	l := s.scanStates[consumer]
 	if l != nil {
 		s.swept[consumer] = &swept{through: l.settled}
 	}

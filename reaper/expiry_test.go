@@ -22,8 +22,8 @@ func mortal(o *Options) {
 func (r *rig) sweeper() *sweeper {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ledgers[r.consumer.No] == nil {
-		r.ledgers[r.consumer.No] = &ledger{}
+	if r.scanStates[r.consumer.No] == nil {
+		r.scanStates[r.consumer.No] = &scanState{}
 	}
 	return &sweeper{Reaper: r.Reaper, swept: map[uint32]*swept{}}
 }
@@ -87,7 +87,7 @@ func TestTheSweepEndsOpenJobs(t *testing.T) {
 	_, err = r.store.Redrive(ctx, k, ids[2:], r.NowMs()-20_000)
 	require.NoError(t, err)
 	s := r.sweeper()
-	r.ledgers[k].settled = ids[2]
+	r.scanStates[k].settled = ids[2]
 	require.NoError(t, s.round(ctx))
 	require.Equal(t, []string{"expired", "expired", ""}, r.reasons(ids...))
 }

@@ -50,7 +50,7 @@ func (r *Reaper) learn(k *durable.Consumer) {
 func (a *Worklist) drop(consumer uint32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.ledgers, consumer)
+	delete(a.scanStates, consumer)
 	delete(a.watch, consumer)
 	delete(a.resting, consumer)
 }

@@ -46,7 +46,7 @@ func TestNothingIsDoneForADeletedConsumerAndItsKeysGo(t *testing.T) {
 	require.NoError(t, (&sweeper{Reaper: r.Reaper, swept: map[uint32]*swept{}}).round(t.Context()))
 	r.Lost(r.consumer.No)
 	require.Zero(t, r.keys())
-	require.Empty(t, r.ledgers)
+	require.Empty(t, r.scanStates)
 	require.Empty(t, r.watch)
 	require.Empty(t, r.resting)
 	dead, err := r.store.DeadJobs(t.Context(), r.consumer.No, ident.ID{}, 10)

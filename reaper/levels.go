@@ -30,7 +30,7 @@ func (r *Reaper) scanLevels(ctx context.Context, ch *catalogue.Channel, s *scan,
 	// for the claims meanwhile, so the scan leaves the spill as it is.
 	crowded := stats.Ready > r.Queue.Window()*3/4 && !blocked
 	if crowded {
-		r.save(s, func(l *ledger) { l.withheldAt = 0 })
+		r.save(s, func(l *scanState) { l.withheldAt = 0 })
 	}
 	levels, err := r.Store.Levels(ctx, ch.No)
 	if err != nil {
@@ -45,7 +45,7 @@ func (r *Reaper) scanLevels(ctx context.Context, ch *catalogue.Channel, s *scan,
 			return true, err
 		}
 		if full {
-			r.save(s, func(l *ledger) { l.fullAt = priority })
+			r.save(s, func(l *scanState) { l.fullAt = priority })
 			if !crowded && !r.withhold(s, stats, through, newest) {
 				_, err = r.Queue.ReplaceSpilled(ctx, s.k.No, priority, stats.Spills)
 			}
@@ -62,7 +62,7 @@ func (r *Reaper) scanLevels(ctx context.Context, ch *catalogue.Channel, s *scan,
 	if err != nil || !settled { // other jobs were spilled meanwhile: scan again
 		return true, err
 	}
-	r.save(s, func(l *ledger) { l.checked, l.levels = through, nil })
+	r.save(s, func(l *scanState) { l.checked, l.levels = through, nil })
 	return false, nil
 }
 
@@ -77,7 +77,7 @@ func (r *Reaper) scanLevels(ctx context.Context, ch *catalogue.Channel, s *scan,
 // those that are too new.
 func (r *Reaper) withhold(s *scan, stats redisq.Stats, through, newest ident.ID) bool {
 	begin := func(again bool) bool {
-		r.save(s, func(l *ledger) {
+		r.save(s, func(l *scanState) {
 			l.withheldAt, l.withheldFor, l.withheldSpills, l.withheldAgain = r.Cluster.NowMs(), stats.SpilledPriority,
 				stats.Spills, again
 		})
@@ -92,7 +92,7 @@ func (r *Reaper) withhold(s *scan, stats redisq.Stats, through, newest ident.ID)
 	case !s.withheldAgain && stats.Spills > s.withheldSpills:
 		return begin(true)
 	}
-	r.save(s, func(l *ledger) { l.withheldAt = 0 })
+	r.save(s, func(l *scanState) { l.withheldAt = 0 })
 	return false
 }
 
@@ -118,7 +118,7 @@ func (r *Reaper) scanLevel(ctx context.Context, ch *catalogue.Channel, s *scan, 
 				return false, err
 			}
 			if over {
-				r.save(s, func(l *ledger) { l.setLevel(priority, last) })
+				r.save(s, func(l *scanState) { l.setLevel(priority, last) })
 				stride = min(2*stride, longestStride)
 				continue
 			}
@@ -149,17 +149,17 @@ func (r *Reaper) scanLevel(ctx context.Context, ch *catalogue.Channel, s *scan, 
 		}
 		if upto < len(mine) {
 			watermark = before(mine, upto, watermark)
-			r.save(s, func(l *ledger) { l.setLevel(priority, watermark) })
+			r.save(s, func(l *scanState) { l.setLevel(priority, watermark) })
 			return true, nil
 		}
-		r.save(s, func(l *ledger) { l.setLevel(priority, last) })
+		r.save(s, func(l *scanState) { l.setLevel(priority, last) })
 		if s.matcher != nil && s.matcher.Spent() { // the next round goes on
 			return true, nil
 		}
 	}
 }
 
-func (l *ledger) setLevel(priority int, watermark ident.ID) {
+func (l *scanState) setLevel(priority int, watermark ident.ID) {
 	if l.levels == nil {
 		return
 	}

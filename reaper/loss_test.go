@@ -124,7 +124,7 @@ func TestAfterALossNothingIsPutBackForAMoment(t *testing.T) {
 	r.round()
 	r.server.FlushAll()
 	clear(r.resting)
-	r.ledgers[r.consumer.No].restart(0) // a scan is due, and meets the loss
+	r.scanStates[r.consumer.No].restart(0) // a scan is due, and meets the loss
 	_, err := r.reconcile(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, redisq.Missing, r.state(r.consumer.No, id))

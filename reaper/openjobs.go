@@ -42,15 +42,15 @@ func (r *Reaper) scanOpen(ctx context.Context, s *scan) error {
 			}
 			if e.FirstSpilled >= 0 {
 				from := open[e.FirstSpilled].ID
-				r.save(s, func(l *ledger) { l.openFrom = from })
+				r.save(s, func(l *scanState) { l.openFrom = from })
 				return nil
 			}
 		}
 		if len(open) < pageSize {
-			r.save(s, func(l *ledger) { l.openFrom, l.openDone = ident.ID{}, true })
+			r.save(s, func(l *scanState) { l.openFrom, l.openDone = ident.ID{}, true })
 			return nil
 		}
 		from := open[len(open)-1].ID.Next()
-		r.save(s, func(l *ledger) { l.openFrom = from })
+		r.save(s, func(l *scanState) { l.openFrom = from })
 	}
 }

@@ -201,7 +201,7 @@ func (r *Reaper) Lost(consumer uint32) {
 	}
 	r.adopted.Inc()
 	r.mu.Lock()
-	if l := r.ledgers[consumer]; l != nil {
+	if l := r.scanStates[consumer]; l != nil {
 		l.lost = true
 	}
 	r.watch[consumer] = time.Now()

@@ -363,7 +363,7 @@ func TestTheSettledWatermarkStopsAtTheFirstOpenJobAndIsWhereARestartBegins(t *te
 
 	next := New(r.Options2())
 	require.True(t, next.loadWatermarks(t.Context()))
-	require.Equal(t, marks[r.consumer.No], next.ledgers[r.consumer.No].checked)
+	require.Equal(t, marks[r.consumer.No], next.scanStates[r.consumer.No].checked)
 }
 
 // The watermarks advance soon after a start, and not only when their period has passed. A broker that

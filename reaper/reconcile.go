@@ -88,14 +88,14 @@ func (r *Reaper) renewAll(ctx context.Context) (failure error) {
 func (r *Reaper) consumers() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.ledgers)
+	return len(r.scanStates)
 }
 
 // reopen starts a new round over the open_jobs rows of all consumers.
 func (r *Reaper) reopen() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, l := range r.ledgers {
+	for _, l := range r.scanStates {
 		if l.openDone {
 			l.openFrom, l.openDone = ident.ID{}, false
 		}
@@ -190,7 +190,7 @@ func (r *Reaper) reconcileConsumer(ctx context.Context, ch *catalogue.Channel, s
 			return false, false, err
 		}
 		if over {
-			r.save(s, func(l *ledger) { l.checked = through })
+			r.save(s, func(l *scanState) { l.checked = through })
 			behind = false
 		}
 	}
@@ -219,7 +219,7 @@ func (r *Reaper) reconcileConsumer(ctx context.Context, ch *catalogue.Channel, s
 func (r *Reaper) complete(ctx context.Context, s *scan) error {
 	err := r.Queue.Complete(ctx, s.k.No, s.epoch)
 	if err == nil {
-		r.save(s, func(l *ledger) { l.told = true })
+		r.save(s, func(l *scanState) { l.told = true })
 	}
 	return err
 }

@@ -168,9 +168,9 @@ func (p *replayer) turn(ctx context.Context, replays []*durable.Consumer, within
 func (r *Reaper) restartAt(no uint32, settled ident.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := &ledger{settled: settled}
+	l := &scanState{settled: settled}
 	l.restart(r.Cluster.NowMs())
-	r.ledgers[no] = l
+	r.scanStates[no] = l
 }
 
 // round settles what is over, offers what has room, and ends a replay that has nothing left.
@@ -181,7 +181,7 @@ func (l *loader) round(ctx context.Context, k *durable.Consumer) error {
 	}
 	if s.levels != nil { // the begin, or a loss of Redis state: what was offered is lost
 		l.pages = nil
-		l.save(s, func(g *ledger) { g.levels = nil })
+		l.save(s, func(g *scanState) { g.levels = nil })
 	}
 	if same, err := l.stillThere(ctx, s); !same || err != nil {
 		return err
@@ -269,7 +269,7 @@ func (l *loader) settle(ctx context.Context) error {
 		failpoint.At(failpoint.AfterReplayAdvance)
 		l.settled, l.pages = p.through, l.pages[1:]
 		l.mu.Lock()
-		if g := l.ledgers[l.r.No]; g != nil {
+		if g := l.scanStates[l.r.No]; g != nil {
 			g.settled = p.through
 		}
 		l.mu.Unlock()

@@ -72,7 +72,7 @@ func (l *loader) load(ctx context.Context, k *durable.Consumer, s *scan, through
 		}
 	}
 	l.pages = append(l.pages, p)
-	l.save(s, func(g *ledger) { g.checked = p.through })
+	l.save(s, func(g *scanState) { g.checked = p.through })
 	return nil
 }
 

@@ -38,7 +38,7 @@ func (r *Reaper) Restored() {
 	r.mu.Lock()
 	r.restored.count++
 	r.restored.unclean = true
-	clear(r.ledgers)
+	clear(r.scanStates)
 	r.renew, r.sweep = true, true
 	r.mu.Unlock()
 	r.poke()
@@ -53,7 +53,7 @@ const restoredAgain = 30 * time.Second
 // compareAgain lets every scan begin again at its settled watermark.
 func (r *Reaper) compareAgain() {
 	r.mu.Lock()
-	for _, l := range r.ledgers {
+	for _, l := range r.scanStates {
 		l.lost = true
 	}
 	r.mu.Unlock()
@@ -71,7 +71,7 @@ func (r *Reaper) ClockStepped(beforeMs int64) {
 	if r.restored.rewound.IsZero() || to.Compare(r.restored.rewound) < 0 {
 		r.restored.rewound = to
 	}
-	for no, l := range r.ledgers {
+	for no, l := range r.scanStates {
 		if k := r.Catalogue.ConsumerByNo(no); k == nil || k.Replay == nil {
 			l.settled, l.lost = minID(l.settled, to), true
 		}
@@ -141,7 +141,7 @@ func (r *Reaper) inHistory(ctx context.Context, history int, save func() error) 
 	return err == nil, err
 }
 
-// adopt takes over watermarks that are stored, of consumers whose watermarks the ledgers know
+// adopt takes over watermarks that are stored, of consumers whose watermarks the scan states know
 // otherwise: another broker moved them, or the store went back. In the latter case the scan begins
 // again there.
 func (r *Reaper) adopt(history int, stored map[uint32]ident.ID) {
@@ -151,7 +151,7 @@ func (r *Reaper) adopt(history int, stored map[uint32]ident.ID) {
 		return
 	}
 	for no, id := range stored {
-		l := r.ledgers[no]
+		l := r.scanStates[no]
 		if l == nil {
 			continue
 		}
@@ -164,7 +164,7 @@ func (r *Reaper) adopt(history int, stored map[uint32]ident.ID) {
 	}
 }
 
-// advanced moves watermarks of the ledgers, unless the store was restored since that history.
+// advanced moves watermarks of the scan states, unless the store was restored since that history.
 func (r *Reaper) advanced(history int, through map[uint32]ident.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +172,7 @@ func (r *Reaper) advanced(history int, through map[uint32]ident.ID) {
 		return
 	}
 	for no, id := range through {
-		if l := r.ledgers[no]; l != nil {
+		if l := r.scanStates[no]; l != nil {
 			l.settled = id
 		}
 	}

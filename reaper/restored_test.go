@@ -109,7 +109,7 @@ func TestARoundOfTheFormerHistorySavesNoWatermark(t *testing.T) {
 	require.NoError(t, err, "it is not called")
 	require.False(t, saved)
 	r.advanced(history, map[uint32]ident.ID{r.consumer.No: ids[1]})
-	require.Empty(t, r.ledgers)
+	require.Empty(t, r.scanStates)
 }
 
 // A consumer that comes from another broker is scanned from the watermark that is stored, even if
@@ -117,7 +117,7 @@ func TestARoundOfTheFormerHistorySavesNoWatermark(t *testing.T) {
 func TestAConsumerOfAnotherBrokerHasItsStoredWatermark(t *testing.T) {
 	r := newRig(t, 100, nil)
 	ids := r.publish(0)
-	r.ledgers[r.consumer.No] = &ledger{settled: ids[0]}
+	r.scanStates[r.consumer.No] = &scanState{settled: ids[0]}
 	r.owned = false
 	r.round()
 	r.PeersChanged()

@@ -15,10 +15,10 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// A scan is one consumer in one round of the reconciler, with a copy of its ledger that
+// A scan is one consumer in one round of the reconciler, with a copy of its scan state that
 // only this loop changes.
 type scan struct {
-	ledger
+	scanState
 	k       *durable.Consumer
 	epoch   string        // of the Redis state that the scan completes
 	outside bool          // the queue assumes that jobs are outside its window
@@ -26,7 +26,7 @@ type scan struct {
 	matcher *jobs.Matcher // of the messages before the consumer was created; nil until one is examined
 }
 
-// begin returns a scan with the consumer's ledger, which it restarts when Redis lost
+// begin returns a scan with the consumer's scan state, which it restarts when Redis lost
 // state. It returns nil within lossGrace of the loss.
 func (r *Reaper) begin(k *durable.Consumer) *scan {
 	r.mu.Lock()
@@ -35,11 +35,11 @@ func (r *Reaper) begin(k *durable.Consumer) *scan {
 		return nil
 	}
 	delete(r.resting, k.No)
-	l := r.ledgers[k.No]
+	l := r.scanStates[k.No]
 	if l == nil {
-		l = &ledger{}
+		l = &scanState{}
 		l.restart(r.Cluster.NowMs())
-		r.ledgers[k.No] = l
+		r.scanStates[k.No] = l
 	}
 	if l.lost {
 		l.restart(r.Cluster.NowMs())
@@ -48,17 +48,17 @@ func (r *Reaper) begin(k *durable.Consumer) *scan {
 		l.levels = map[int]ident.ID{}
 	}
 	l.spilled = false
-	return &scan{ledger: *l, k: k}
+	return &scan{scanState: *l, k: k}
 }
 
-// save applies a change to the scan and to the ledger. It leaves the ledger alone when
+// save applies a change to the scan and to the scan state. It leaves the scan state alone when
 // Redis lost state meanwhile: the scan has read the lost state, and the next round
-// restarts the ledger.
-func (r *Reaper) save(s *scan, change func(l *ledger)) {
+// restarts the scan state.
+func (r *Reaper) save(s *scan, change func(l *scanState)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	change(&s.ledger)
-	if l := r.ledgers[s.k.No]; l != nil && !l.lost {
+	change(&s.scanState)
+	if l := r.scanStates[s.k.No]; l != nil && !l.lost {
 		change(l)
 	}
 }
@@ -119,11 +119,11 @@ func (r *Reaper) scanCommon(ctx context.Context, ch *catalogue.Channel, scans []
 				continue
 			}
 			if upto != last || s.outside { // the window is or was full: continue by priority
-				r.save(s, func(l *ledger) { l.checked, l.levels = upto, map[int]ident.ID{} })
+				r.save(s, func(l *scanState) { l.checked, l.levels = upto, map[int]ident.ID{} })
 				r.poke()
 				continue
 			}
-			r.save(s, func(l *ledger) { l.checked = last })
+			r.save(s, func(l *scanState) { l.checked = last })
 			if last != through {
 				rest = append(rest, s)
 			}

@@ -112,7 +112,7 @@ func (r *Reaper) advanceWatermarks(ctx context.Context) error {
 func (r *Reaper) advanceOne(ctx context.Context, k *durable.Consumer, through ident.ID) (durable.Settled, error) {
 	m := durable.Settled{ConsumerNo: k.No}
 	r.mu.Lock()
-	l := r.ledgers[k.No]
+	l := r.scanStates[k.No]
 	if l != nil {
 		m.After = l.settled
 	}

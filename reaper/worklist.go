@@ -11,19 +11,19 @@ import (
 // their scans. The parts that a Reaper needs report to its Worklist, so a Worklist is made
 // before them and the Reaper after them.
 type Worklist struct {
-	mu      sync.Mutex
-	ledgers map[uint32]*ledger
-	watch   map[uint32]time.Time // consumers with leases or delayed jobs -> time of the next visit
-	sweep   bool                 // brokers came or went: reclaim visits all consumers soon
-	reread  bool                 // brokers came or went: read the settled watermarks again
-	resting map[uint32]time.Time // consumers whose state was lost -> when to rebuild it
-	renew   bool                 // another Redis process answers: every consumer needs a new epoch
-	wake    chan struct{}        // capacity 1: reconcile now
+	mu         sync.Mutex
+	scanStates map[uint32]*scanState
+	watch      map[uint32]time.Time // consumers with leases or delayed jobs -> time of the next visit
+	sweep      bool                 // brokers came or went: reclaim visits all consumers soon
+	reread     bool                 // brokers came or went: read the settled watermarks again
+	resting    map[uint32]time.Time // consumers whose state was lost -> when to rebuild it
+	renew      bool                 // another Redis process answers: every consumer needs a new epoch
+	wake       chan struct{}        // capacity 1: reconcile now
 }
 
 // NewWorklist returns the Worklist of a Reaper that starts.
 func NewWorklist() *Worklist {
-	return &Worklist{ledgers: map[uint32]*ledger{}, watch: map[uint32]time.Time{}, sweep: true,
+	return &Worklist{scanStates: map[uint32]*scanState{}, watch: map[uint32]time.Time{}, sweep: true,
 		resting: map[uint32]time.Time{}, wake: make(chan struct{}, 1)}
 }
 
@@ -42,7 +42,7 @@ func (a *Worklist) Touch(consumer uint32) {
 // reconciler offers all of them again. Dirty never blocks.
 func (a *Worklist) Dirty(consumer uint32) {
 	a.mu.Lock()
-	if l := a.ledgers[consumer]; l != nil {
+	if l := a.scanStates[consumer]; l != nil {
 		l.openFrom, l.openDone = ident.ID{}, false
 	}
 	a.mu.Unlock()
@@ -55,7 +55,7 @@ func (a *Worklist) Dirty(consumer uint32) {
 // stays outside the window. Refill never blocks.
 func (a *Worklist) Refill(consumer uint32) {
 	a.mu.Lock()
-	if l := a.ledgers[consumer]; l != nil {
+	if l := a.scanStates[consumer]; l != nil {
 		l.spilled = true
 	}
 	a.mu.Unlock()

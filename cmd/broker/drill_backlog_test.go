@@ -39,7 +39,7 @@ func BenchmarkDrillBacklog(b *testing.B) {
 		begun, memory := time.Now(), r.watchMemory()
 		r.fill(publisher, 0, jobs, drillPriority)
 		r.say("published in %.1f s", time.Since(begun).Seconds())
-		l := newLedger(jobs)
+		l := newDeliveries(jobs)
 		open := func() int { return jobs - l.count() }
 		r.awaitKnown(open)
 
@@ -102,7 +102,7 @@ func (r *rig) almostEmpty(publisher, claimer *process, rounds int) (claims []tim
 			level, err := r.level()
 			return err == nil && level.jobs >= almostEmpty
 		})
-		l := newLedger(almostEmpty)
+		l := newDeliveries(almostEmpty)
 		d := newDrain(claimer, l, almostEmpty)
 		r.together(drillWorkers, d.work)
 		r.requireWhole(l, almostEmpty)

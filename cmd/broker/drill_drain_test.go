@@ -15,10 +15,10 @@ import (
 // A drain is the batch pull workers of one consumer, what they were handed, and
 // how quickly and in which order.
 type drain struct {
-	p      *process
-	ledger *ledger
-	want   int // different messages in the end
-	limit  int // jobs of a claim
+	p          *process
+	deliveries *deliveries
+	want       int // different messages in the end
+	limit      int // jobs of a claim
 	// handed is told of each job that a claim brought, at the time of its answer.
 	handed func(j apitype.ClaimedJob, at time.Time) (first bool)
 
@@ -36,8 +36,8 @@ type drain struct {
 	again               time.Time // the first answer after that with something new
 }
 
-func newDrain(p *process, l *ledger, want int) *drain {
-	return &drain{p: p, ledger: l, want: want, limit: drillBatch, floor: -1, floorAll: -1,
+func newDrain(p *process, l *deliveries, want int) *drain {
+	return &drain{p: p, deliveries: l, want: want, limit: drillBatch, floor: -1, floorAll: -1,
 		handed: func(j apitype.ClaimedJob, _ time.Time) (first bool) {
 			_, first = l.deliver(j.ID, j.Message.Payload)
 			return first
@@ -55,11 +55,11 @@ func (d *drain) work() error {
 		if err != nil {
 			return err
 		}
-		if len(jobs) == 0 && d.ledger.count() >= d.want {
+		if len(jobs) == 0 && d.deliveries.count() >= d.want {
 			return nil
 		}
 		if time.Since(last) > patience {
-			return fmt.Errorf("%d of %d messages came, and no more for %v", d.ledger.count(), d.want, patience)
+			return fmt.Errorf("%d of %d messages came, and no more for %v", d.deliveries.count(), d.want, patience)
 		}
 	}
 }
@@ -187,7 +187,7 @@ func (d *drain) flush(r *rig) (at, again, known time.Time, held map[ident.ID]boo
 	flushed := time.Now()
 	set(true, flushed)
 	for known = time.Now(); known.Before(at.Add(patience)); known = time.Now() {
-		if level, err := r.level(); err == nil && level.knows(d.want-d.ledger.count()) {
+		if level, err := r.level(); err == nil && level.knows(d.want-d.deliveries.count()) {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)

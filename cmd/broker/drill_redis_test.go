@@ -32,14 +32,14 @@ func BenchmarkDrillFlushall(b *testing.B) {
 		jobs := drillJobs(b)
 		r := newRig(b)
 		p := r.start()
-		d := &flushDrill{rig: r, p: p, jobs: jobs, ledger: newLedger(jobs + 10_000_000)}
+		d := &flushDrill{rig: r, p: p, jobs: jobs, deliveries: newDeliveries(jobs + 10_000_000)}
 		slow := httptest.NewServer(d)
 		b.Cleanup(slow.Close)
 		p.sample("k=" + slow.URL)
 		r.say("publishing %d jobs", jobs)
 		r.fill(p, 0, jobs, func(int) int { return 0 })
 		load := startPace(p, jobs, 200)
-		d.open = func() int { return jobs + load.count() - d.ledger.count() }
+		d.open = func() int { return jobs + load.count() - d.deliveries.count() }
 		r.awaitKnown(d.open)
 
 		heldByPush := d.flush("push")
@@ -64,13 +64,13 @@ func BenchmarkDrillFlushall(b *testing.B) {
 		}
 		total := jobs + len(answers)
 		begun := time.Now()
-		rest := newDrain(p, d.ledger, total)
+		rest := newDrain(p, d.deliveries, total)
 		r.together(drillWorkers, rest.work)
-		r.requireWhole(d.ledger, total, heldByPush, heldByPull)
+		r.requireWhole(d.deliveries, total, heldByPush, heldByPull)
 		r.requireOver(total)
 		r.report("drain-s", time.Since(begun).Seconds(), fmt.Sprintf("seconds until %d batch workers had drained the rest "+
 			"of %d jobs, %d requests refused", drillWorkers, total, rest.refused))
-		r.report("repeats", float64(len(d.ledger.repeats)), fmt.Sprintf("jobs delivered again, of %d in flight at the two "+
+		r.report("repeats", float64(len(d.deliveries.repeats)), fmt.Sprintf("jobs delivered again, of %d in flight at the two "+
 			"flushes", len(heldByPush)+len(heldByPull)))
 	}
 }
@@ -79,11 +79,11 @@ func BenchmarkDrillFlushall(b *testing.B) {
 // a pull worker.
 type flushDrill struct {
 	*rig
-	p       *process
-	jobs    int
-	ledger  *ledger
-	open    func() int
-	posting atomic.Int64
+	p          *process
+	jobs       int
+	deliveries *deliveries
+	open       func() int
+	posting    atomic.Int64
 
 	mu       sync.Mutex
 	arrivals []arrival
@@ -111,7 +111,7 @@ func (d *flushDrill) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // arrived records that a job was handed out.
 func (d *flushDrill) arrived(job, body string, at time.Time) (first bool) {
-	message, first := d.ledger.deliver(job, body)
+	message, first := d.deliveries.deliver(job, body)
 	if n, err := drillNumber(body); err == nil && n < d.jobs { // of the backlog
 		d.mu.Lock()
 		d.arrivals = append(d.arrivals, arrival{message, at})
@@ -122,7 +122,7 @@ func (d *flushDrill) arrived(job, body string, at time.Time) (first bool) {
 
 // pull claims and finishes one job after the other.
 func (d *flushDrill) pull(stop <-chan struct{}) error {
-	worker := newDrain(d.p, d.ledger, 0)
+	worker := newDrain(d.p, d.deliveries, 0)
 	worker.limit = 1
 	worker.handed = func(j apitype.ClaimedJob, at time.Time) bool { return d.arrived(j.ID, j.Message.Payload, at) }
 	for {

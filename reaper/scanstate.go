@@ -7,15 +7,15 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
-// A ledger is the progress of the reconciler on one consumer. It exists in memory only:
+// A scanState is the progress of the reconciler on one consumer. It exists in memory only:
 // a broker that starts, or takes a consumer over, begins at the settled watermark.
-type ledger struct {
+type scanState struct {
 	// settled: every message up to it has an outcome or an open_jobs row. Stored.
 	settled ident.ID
 	// checked: since the last loss of Redis state, every message up to it was seen in
 	// Redis or is over.
 	checked ident.ID
-	// lost is set when Redis lost state: the next scan restarts the ledger.
+	// lost is set when Redis lost state: the next scan restarts the scan state.
 	lost bool
 	// levels is not nil while the backlog is larger than the window. It has one checked
 	// watermark per priority, so that the highest priority comes first.
@@ -37,21 +37,21 @@ type ledger struct {
 	// openDone is set at the end of the round.
 	openFrom ident.ID
 	openDone bool
-	// since is when the ledger began or was restarted, by the store's clock in Unix ms: what was stored
+	// since is when the scan state began or was restarted, by the store's clock in Unix ms: what was stored
 	// before it may be unknown to Redis. told is set when Redis was told that all of that was scanned.
 	since int64
 	told  bool
 }
 
-// whole reports whether everything that was stored before the ledger began was scanned. newest is the
+// whole reports whether everything that was stored before the scan state began was scanned. newest is the
 // channel's last message.
-func (l *ledger) whole(newest ident.ID) bool {
+func (l *scanState) whole(newest ident.ID) bool {
 	return l.openDone && l.levels == nil && (l.checked.Compare(newest) >= 0 || l.checked.Millis() >= l.since)
 }
 
 // restart sets the watermarks back to the settled one, which does not depend on Redis.
 // The next scan goes by priority, so that the most urgent jobs return first after a loss.
-func (l *ledger) restart(nowMs int64) {
+func (l *scanState) restart(nowMs int64) {
 	l.lost, l.told, l.since = false, false, nowMs
 	l.checked = l.settled
 	l.levels, l.withheldAt = map[int]ident.ID{}, 0
@@ -60,7 +60,7 @@ func (l *ledger) restart(nowMs int64) {
 
 // level returns the watermark of a priority. A level without one begins at checked, the
 // position of the common scan.
-func (l *ledger) level(priority int) ident.ID {
+func (l *scanState) level(priority int) ident.ID {
 	if watermark, ok := l.levels[priority]; ok {
 		return watermark
 	}
@@ -101,7 +101,7 @@ func (r *Reaper) readWatermarks(ctx context.Context) error {
 	if r.restored.count != history {
 		return nil // a scan from the beginning needs none
 	}
-	for no, l := range r.ledgers { // of another broker until now, which may have begun again after a restoration
+	for no, l := range r.scanStates { // of another broker until now, which may have begun again after a restoration
 		if k := r.Catalogue.ConsumerByNo(no); l.lost && k != nil && k.Replay == nil {
 			l.settled = watermarks[no]
 		}
@@ -110,11 +110,11 @@ func (r *Reaper) readWatermarks(ctx context.Context) error {
 		if r.deleted(consumer) {
 			continue
 		}
-		l := r.ledgers[consumer]
+		l := r.scanStates[consumer]
 		if l == nil {
-			l = &ledger{settled: watermark}
+			l = &scanState{settled: watermark}
 			l.restart(r.Cluster.NowMs())
-			r.ledgers[consumer] = l
+			r.scanStates[consumer] = l
 		}
 		if watermark.Compare(l.settled) > 0 {
 			l.settled = watermark
@@ -138,13 +138,13 @@ func (r *Reaper) loadWatermarks(ctx context.Context) bool {
 	}
 }
 
-// forget marks the ledger of a consumer that another broker looks after: the ledger
+// forget marks the scan state of a consumer that another broker looks after: the scan state
 // restarts when the consumer returns to this broker.
 func (r *Reaper) forget(consumer uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.resting, consumer)
-	if l := r.ledgers[consumer]; l != nil {
+	if l := r.scanStates[consumer]; l != nil {
 		l.lost = true
 	}
 }

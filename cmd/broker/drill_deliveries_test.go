@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
-// A ledger is which of the numbered messages were delivered, a bit each, and
+// Deliveries are which of the numbered messages were delivered, a bit each, and
 // which came again.
-type ledger struct {
+type deliveries struct {
 	mu      sync.Mutex
 	bits    []uint64
 	seen    int
@@ -21,11 +21,11 @@ type ledger struct {
 	foreign error // a delivery that nobody sent
 }
 
-func newLedger(size int) *ledger { return &ledger{bits: make([]uint64, size/64+1)} }
+func newDeliveries(size int) *deliveries { return &deliveries{bits: make([]uint64, size/64+1)} }
 
 // deliver records a delivery by the ID of its job and reports whether it is the
 // first of its message.
-func (l *ledger) deliver(job, body string) (message ident.ID, first bool) {
+func (l *deliveries) deliver(job, body string) (message ident.ID, first bool) {
 	id, err := ident.Parse(job)
 	message, _, _ = id.Split()
 	n, e := drillNumber(body)
@@ -44,13 +44,13 @@ func (l *ledger) deliver(job, body string) (message ident.ID, first bool) {
 	return message, true
 }
 
-func (l *ledger) count() int {
+func (l *deliveries) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.seen
 }
 
-func (l *ledger) has(n int) bool {
+func (l *deliveries) has(n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.bits[n/64]&(1<<(n%64)) != 0
@@ -58,7 +58,7 @@ func (l *ledger) has(n int) bool {
 
 // requireWhole ends the drill unless all of the first n messages were delivered
 // and none twice but those held at a flush.
-func (r *rig) requireWhole(l *ledger, n int, held ...map[ident.ID]bool) {
+func (r *rig) requireWhole(l *deliveries, n int, held ...map[ident.ID]bool) {
 	r.b.Helper()
 	if l.foreign != nil {
 		r.b.Fatal(l.foreign)
