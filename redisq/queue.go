@@ -44,7 +44,7 @@ type Queue struct {
 
 	mu     sync.RWMutex
 	epochs map[uint32]string // the last known epoch of each consumer
-	kin    kinship
+	links  replayLinks
 	behind map[uint32]bool // the store may have older jobs than any offered one, see Behind
 	onLost []func(consumer uint32)
 }

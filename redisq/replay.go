@@ -5,8 +5,8 @@ package redisq
 // the rates of the consumer are counted in its control key, and the concurrency is compared with
 // the sum of both. A claim of a replay grants nothing while the consumer has ready jobs.
 
-// kinship is what a Queue knows of replays.
-type kinship struct {
+// replayLinks are what a Queue knows of replays.
+type replayLinks struct {
 	consumer map[uint32]uint32 // replay -> consumer; for the life of the process
 	replay   map[uint32]uint32 // consumer -> the replay that has leases now
 }
@@ -16,10 +16,10 @@ type kinship struct {
 func (q *Queue) Join(replay, consumer uint32) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.kin.consumer == nil {
-		q.kin = kinship{consumer: map[uint32]uint32{}, replay: map[uint32]uint32{}}
+	if q.links.consumer == nil {
+		q.links = replayLinks{consumer: map[uint32]uint32{}, replay: map[uint32]uint32{}}
 	}
-	q.kin.consumer[replay], q.kin.replay[consumer] = consumer, replay
+	q.links.consumer[replay], q.links.replay[consumer] = consumer, replay
 }
 
 // Part tells the queue that a replay has ended: the calls for its consumer no longer count its
@@ -27,8 +27,8 @@ func (q *Queue) Join(replay, consumer uint32) {
 func (q *Queue) Part(replay uint32) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if consumer, ok := q.kin.consumer[replay]; ok && q.kin.replay[consumer] == replay {
-		delete(q.kin.replay, consumer)
+	if consumer, ok := q.links.consumer[replay]; ok && q.links.replay[consumer] == replay {
+		delete(q.links.replay, consumer)
 	}
 }
 
@@ -36,7 +36,7 @@ func (q *Queue) Part(replay uint32) {
 func (q *Queue) replays(consumer uint32) bool {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
-	_, ok := q.kin.consumer[consumer]
+	_, ok := q.links.consumer[consumer]
 	return ok
 }
 
@@ -44,8 +44,8 @@ func (q *Queue) replays(consumer uint32) bool {
 // for the others.
 func (q *Queue) keys(consumer uint32) []string {
 	q.mu.RLock()
-	parent, replays := q.kin.consumer[consumer]
-	replay, replayed := q.kin.replay[consumer]
+	parent, replays := q.links.consumer[consumer]
+	replay, replayed := q.links.replay[consumer]
 	q.mu.RUnlock()
 	switch {
 	case replays:

@@ -13,7 +13,7 @@ func (d *Dispatcher) leaseEnded(l *lane) {
 	if !l.exact.Load() {
 		return
 	}
-	for _, one := range [...]*lane{l, l.kin.behind.Load(), l.kin.live} {
+	for _, one := range [...]*lane{l, l.link.behind.Load(), l.link.live} {
 		if one == nil {
 			continue
 		}

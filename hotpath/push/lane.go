@@ -30,7 +30,7 @@ type lane struct {
 	retrying  atomic.Int64              // deliveries with a slot that are no first attempts
 	heldTo    atomic.Int64              // end of the last hold that kept a claim back, Unix ms
 	until     atomic.Pointer[time.Time] // the rate allows no lease before; nil: it does
-	kin       kin
+	link      replayLink
 	large     int64 // bytes charged to the lane, under the lock of largePayloads
 
 	mu      sync.Mutex

@@ -43,7 +43,7 @@ func (d *Dispatcher) Repaced(consumer uint32) {
 	}
 	l.until.Store(nil)
 	d.Wake(consumer)
-	if r := l.kin.behind.Load(); r != nil {
+	if r := l.link.behind.Load(); r != nil {
 		r.until.Store(nil)
 		d.Wake(r.no)
 	}

@@ -26,8 +26,8 @@ const (
 	behindPause = 50 * time.Millisecond
 )
 
-// A kin is what a lane knows of replays.
-type kin struct {
+// A replayLink joins the lane of a consumer and that of its replay.
+type replayLink struct {
 	behind atomic.Pointer[lane] // of a consumer: the lane of its replay; nil: it has none
 	live   *lane                // of a replay: the lane of its consumer
 }
@@ -35,22 +35,22 @@ type kin struct {
 // learnReplay joins the lane of a replay to that of its consumer. The caller holds d.mu.
 func (d *Dispatcher) learnReplay(l *lane, k *durable.Consumer) {
 	l.limit = max(l.limit/replayShare, 1)
-	l.kin.live = d.lanes[k.Replay.ConsumerNo]
-	if l.kin.live != nil {
-		l.kin.live.kin.behind.Store(l)
+	l.link.live = d.lanes[k.Replay.ConsumerNo]
+	if l.link.live != nil {
+		l.link.live.link.behind.Store(l)
 	}
 }
 
 // forgetReplay is the end of learnReplay.
 func (l *lane) forgetReplay() {
-	if live := l.kin.live; live != nil {
-		live.kin.behind.CompareAndSwap(l, nil)
+	if live := l.link.live; live != nil {
+		live.link.behind.CompareAndSwap(l, nil)
 	}
 }
 
 // taken returns how many slots of the lane its replay has. A lane is locked before its replay.
 func (l *lane) taken() int {
-	if r := l.kin.behind.Load(); r != nil {
+	if r := l.link.behind.Load(); r != nil {
 		return r.busySlots()
 	}
 	return 0
@@ -60,19 +60,19 @@ func (l *lane) taken() int {
 // miss, and one slot at a time while the broker is busy.
 func (d *Dispatcher) roomOf(l *lane) int {
 	room := l.room()
-	if l.kin.live == nil {
+	if l.link.live == nil {
 		return room
 	}
 	if d.busy() {
 		room = min(room, 1-l.taken())
 	}
-	return min(room, l.kin.live.room())
+	return min(room, l.link.live.room())
 }
 
 // awaitRoom wakes a lane of a replay that has no room: no delivery of its own may be left to do it.
 // It returns false, as a claim that is not made.
 func (d *Dispatcher) awaitRoom(l *lane) bool {
-	if l.kin.live != nil {
+	if l.link.live != nil {
 		l.setTimer(behindPause, func() { d.Wake(l.no) })
 	}
 	return false
@@ -83,7 +83,7 @@ func (d *Dispatcher) busy() bool { return d.nowNs()-d.live.Load() < int64(liveFo
 
 // behindFor returns how long a lane pauses behind live jobs after a claim; 0 for one of a consumer.
 func (d *Dispatcher) behindFor(l *lane) time.Duration {
-	if l.kin.live == nil || !d.busy() {
+	if l.link.live == nil || !d.busy() {
 		return 0
 	}
 	return max(busyPause, busyShare*time.Duration(l.service.Load()))
