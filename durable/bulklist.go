@@ -131,8 +131,8 @@ type block struct {
 	jobs               int64
 }
 
-// picky reports whether some of its messages are not for the whole audience.
-func (b *block) picky() bool { return b.jobs != int64(b.audience)*int64(b.messages) }
+// selective reports whether some of its messages are not for the whole audience.
+func (b *block) selective() bool { return b.jobs != int64(b.audience)*int64(b.messages) }
 
 // CountBulkJobs counts the jobs of a bulk among the consumers of its channel, by position; those of
 // deleted consumers count only once they are delivered. Of a step whose jobs are all delivered the
@@ -177,7 +177,7 @@ func (b *block) columns() columns {
 // countJobsOf counts the jobs that a consumer has of a step, those delivered, and those dead.
 func (s *Store) countJobsOf(ctx context.Context, k *Consumer, b *block, owed, done, gone *int64) error {
 	err := s.reads.QueryRowContext(ctx, countBlockDelivered, k.No, b.first[:], b.last[:]).Scan(done)
-	if err == nil && b.picky() && *done < *owed {
+	if err == nil && b.selective() && *done < *owed {
 		err = s.reads.QueryRowContext(ctx, countBlockOwed, k.appendConcerns([]any{k.ChannelNo, b.first[:],
 			b.last[:]})...).Scan(owed)
 	}

@@ -46,12 +46,12 @@ func (h Head) HasJobAt(position int) bool {
 // the message is gone.
 func (h Head) covers(position int) bool { return position < h.Audience }
 
-// Picky reports whether some positions of the audience have no job.
-func (h Head) Picky() bool { return h.Addressed != "" || h.LeftOut != "" }
+// Selective reports whether some positions of the audience have no job.
+func (h Head) Selective() bool { return h.Addressed != "" || h.LeftOut != "" }
 
 // Jobs returns the number of jobs that the message has when it is stored.
 func (h Head) Jobs() int {
-	if !h.Picky() {
+	if !h.Selective() {
 		return h.Audience
 	}
 	n := 0
@@ -68,7 +68,7 @@ func (h Head) Jobs() int {
 // positions, from 0; the last ones may be missing. some says that some of them are deleted.
 func (h Head) Recipients(consumers []*Consumer, some bool) []*Consumer {
 	all := consumers[:min(h.Audience, len(consumers))]
-	if !some && !h.Picky() {
+	if !some && !h.Selective() {
 		return all
 	}
 	out := make([]*Consumer, 0, len(all))

@@ -57,13 +57,13 @@ func (w *builder) text() string { return unsafe.String(unsafe.SliceData(w.b), le
 // rule of clockReading.now.
 func (w *builder) messages(node NodeLease, part []entry) string {
 	mortal := slices.ContainsFunc(part, func(e entry) bool { return e.TTLMs > 0 })
-	picky := slices.ContainsFunc(part, entry.picky)
+	selective := slices.ContainsFunc(part, entry.selective)
 	b := w.begin(
 		`INSERT INTO messages (channel_no, id, producer_no, priority, audience, msg_key, content_type, headers, payload`)
 	if mortal {
 		b = append(b, `, ttl_ms`...)
 	}
-	if picky {
+	if selective {
 		b = append(b, `, addressed, left_out`...)
 	}
 	b = append(b, `) VALUES `...)
@@ -97,7 +97,7 @@ func (w *builder) messages(node NodeLease, part []entry) string {
 			b = append(b, ',')
 			b = appendInt(b, e.TTLMs)
 		}
-		if picky {
+		if selective {
 			b = e.appendRecipients(b)
 		}
 		b = append(b, ')')
@@ -129,9 +129,9 @@ func (w *builder) keys(part []entry) string {
 // prioritised builds the insert into the index of prioritised messages. The entries are
 // sorted by its key.
 func (w *builder) prioritised(part []entry) string {
-	picky := slices.ContainsFunc(part, entry.picky)
+	selective := slices.ContainsFunc(part, entry.selective)
 	b := w.begin(`INSERT INTO prioritised (channel_no, inv_priority, id, audience`)
-	if picky {
+	if selective {
 		b = append(b, `, addressed, left_out`...)
 	}
 	b = append(b, `) VALUES `...)
@@ -147,7 +147,7 @@ func (w *builder) prioritised(part []entry) string {
 		b = appendID(b, e.ID)
 		b = append(b, ',')
 		b = appendInt(b, int64(e.Audience))
-		if picky {
+		if selective {
 			b = e.appendRecipients(b)
 		}
 		b = append(b, ')')
@@ -156,8 +156,8 @@ func (w *builder) prioritised(part []entry) string {
 	return w.text()
 }
 
-// picky reports whether some consumers have no job of the message.
-func (e entry) picky() bool { return e.Addressed != "" || e.LeftOut != "" }
+// selective reports whether some consumers have no job of the message.
+func (e entry) selective() bool { return e.Addressed != "" || e.LeftOut != "" }
 
 // appendRecipients appends the values of addressed and left_out.
 func (e entry) appendRecipients(b []byte) []byte {

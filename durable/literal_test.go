@@ -198,7 +198,7 @@ func TestARowThatTheServerRefusesIsFoundAmongItsNeighboursOnMySQL(t *testing.T) 
 	defer func() { require.NoError(t, s.Close()) }()
 	require.NoError(t, s.Migrate(t.Context()))
 	// A rule that the package does not know of, as a later schema might have.
-	_, err = s.db.ExecContext(t.Context(), `ALTER TABLE messages ADD CONSTRAINT picky CHECK (content_type <> 'refused')`)
+	_, err = s.db.ExecContext(t.Context(), `ALTER TABLE messages ADD CONSTRAINT strict CHECK (content_type <> 'refused')`)
 	require.NoError(t, err)
 	_, _, err = s.PutChannel(t.Context(), Put{ID: "c"})
 	require.NoError(t, err)

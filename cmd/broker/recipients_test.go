@@ -40,9 +40,9 @@ func TestAMessageReachesThoseThatItIsForOnly(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
 		w.with("BROKER_RATIONAL_DELAY=500ms", "BROKER_ALLOW_DELETE=true")
 		p := w.start()
-		s := p.stage(t, "all", "a", "picky")
+		s := p.stage(t, "all", "a", "selective")
 		filter := func(text string) reply {
-			return s.put(s.path("/consumer/picky"), "filter", text)
+			return s.put(s.path("/consumer/selective"), "filter", text)
 		}
 		filter("payload.n >= 2 && headers['x-kind'] == 'k' || contentType == 'text/plain' && priority > 5 || producer == " +
 			"'nobody'")
@@ -52,13 +52,13 @@ func TestAMessageReachesThoseThatItIsForOnly(t *testing.T) {
 		s.publish(`{"n":3}`)
 		s.publish(`no json`, "Content-Type", "text/plain", "X-Broker-Message-Priority", "6")
 		toA := s.publish("for a", "X-Broker-Consumers", "a")
-		both := s.publish(`{"n":9}`, append(carried, "X-Broker-Consumers", "picky , a")...)
-		require.Equal(t, []string{`no json`, `{"n":2}`, `{"n":9}`}, s.bodies("picky", 3))
+		both := s.publish(`{"n":9}`, append(carried, "X-Broker-Consumers", "selective , a")...)
+		require.Equal(t, []string{`no json`, `{"n":2}`, `{"n":9}`}, s.bodies("selective", 3))
 		s.awaitQueued("a", 6)
 		s.awaitQueued("all", 4)
-		require.Nil(t, s.jobOf(toA, "picky"), "a filter is not asked about a message for others")
+		require.Nil(t, s.jobOf(toA, "selective"), "a filter is not asked about a message for others")
 		require.Nil(t, s.jobOf(both, "all"))
-		j := s.jobOf(left, "picky")
+		j := s.jobOf(left, "selective")
 		require.Equal(t, "FILTERED", j.Status)
 		require.Contains(t, s.do("GET", j.JobURL, "", "X-Broker-Admin-Token", adminToken).body, `"FILTERED"`)
 		requireProblem(t, s.do("POST", j.RetriggerURL, "", "X-Broker-Admin-Token", adminToken), 409, "job_filtered")
@@ -70,14 +70,14 @@ func TestAMessageReachesThoseThatItIsForOnly(t *testing.T) {
 			require.Equal(t, 404, s.do("GET", s.path("/message/refused"), "").status)
 		}
 		require.Contains(t, s.post("refused", "X-Broker-Consumers", "a,none").body, "none")
-		refused := s.do("PUT", s.path("/consumer/picky"), url.Values{"filter": {"payload.n >"}}.Encode(),
+		refused := s.do("PUT", s.path("/consumer/selective"), url.Values{"filter": {"payload.n >"}}.Encode(),
 			"Content-Type", "application/x-www-form-urlencoded", "X-Broker-Admin-Token", adminToken)
 		requireProblem(t, refused, 400, "invalid_policy")
 		require.Contains(t, refused.body, "column 12")
 
 		// The other ways in.
-		results := s.lines(`{"Payload":"{\"n\":5}","Consumers":["picky"]}`,
-			`{"Payload":"{\"n\":5}","Headers":{"X-Kind":"k"},"Consumers":["picky"]}`,
+		results := s.lines(`{"Payload":"{\"n\":5}","Consumers":["selective"]}`,
+			`{"Payload":"{\"n\":5}","Headers":{"X-Kind":"k"},"Consumers":["selective"]}`,
 			`{"Payload":"x","Consumers":["none"]}`, `{"Payload":"x","Consumers":[]}`, `{"Payload":"x","Consumers":"a"}`)
 		for i, status := range []int{201, 201, 400, 400, 400} {
 			require.Equal(t, status, results[i].Status, i)
@@ -90,7 +90,7 @@ func TestAMessageReachesThoseThatItIsForOnly(t *testing.T) {
 			"application/cloudevents+json")
 		s.publish(`{"specversion":"1.0","id":"3","source":"/s","type":"bought","data":2}`, "Content-Type",
 			"application/cloudevents+json")
-		s.awaitQueued("picky", 6)
+		s.awaitQueued("selective", 6)
 		s.put(s.path("/consumer/gone"), "token", "gone-token", "type", "pull")
 		at := time.Now().Add(1500 * time.Millisecond).UTC().Format(time.RFC3339Nano)
 		s.later(at, "later", "X-Broker-Consumers", "a,gone")
@@ -106,16 +106,16 @@ func TestAMessageReachesThoseThatItIsForOnly(t *testing.T) {
 			w.flushall()
 		}
 		s = s.on(w.start())
-		require.Len(t, s.bodies("picky", 6), 6)
+		require.Len(t, s.bodies("selective", 6), 6)
 		s.awaitWalk()
-		require.Len(t, s.bodies("picky", 6), 6)
+		require.Len(t, s.bodies("selective", 6), 6)
 		filter("")
 		s.publish("everything")
-		s.awaitQueued("picky", 7)
+		s.awaitQueued("selective", 7)
 		want := []apitype.Books{
 			{ConsumerID: "all", Accepted: 9, Queued: 9, Balanced: true},
 			{ConsumerID: "a", Accepted: 12, Queued: 12, Balanced: true},
-			{ConsumerID: "picky", Accepted: 12, Queued: 7, Filtered: 5, Balanced: true},
+			{ConsumerID: "selective", Accepted: 12, Queued: 7, Filtered: 5, Balanced: true},
 		}
 		require.Equal(t, fmt.Sprint(want), fmt.Sprint(s.books("").Result))
 	})

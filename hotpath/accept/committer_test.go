@@ -245,7 +245,7 @@ func (noStore) Insert(_ context.Context, _ durable.NodeLease, batch []*durable.M
 
 func TestTheReasonOfARejectedLineIsLoggedOncePerTransaction(t *testing.T) {
 	var logged bytes.Buffer
-	rejected := fmt.Errorf("%w: CONSTRAINT `picky` failed", durable.ErrRejected)
+	rejected := fmt.Errorf("%w: CONSTRAINT `strict` failed", durable.ErrRejected)
 	c := &committer{log: slog.New(slog.NewTextHandler(&logged, nil))}
 	line := func() *write {
 		return &write{msg: &durable.Message{Key: "k", Payload: []byte("s3cret")}, of: &Submission{ctx: requestOf("r-1"),
@@ -255,7 +255,7 @@ func TestTheReasonOfARejectedLineIsLoggedOncePerTransaction(t *testing.T) {
 	c.tellRejected([]*write{single, line(), line()}, []error{rejected, durable.ErrStale, nil})
 	require.Empty(t, logged.String(), "the answer of a single request is logged where it is written")
 	c.tellRejected([]*write{single, line(), line()}, []error{nil, rejected, rejected})
-	require.Equal(t, 1, bytes.Count(logged.Bytes(), []byte("picky")))
+	require.Equal(t, 1, bytes.Count(logged.Bytes(), []byte("strict")))
 	require.Contains(t, logged.String(), "request_id=r-1")
 	require.NotContains(t, logged.String(), "s3cret")
 }

@@ -158,7 +158,7 @@ func (k *Keeper) successors(ctx context.Context, c *durable.Consumer, ids []iden
 		for _, h := range heads {
 			if c.Concerns(h) {
 				mine = append(mine, h)
-			} else if h.Picky() {
+			} else if h.Selective() {
 				ids = append(ids, h.ID)
 			}
 		}

@@ -122,12 +122,12 @@ func TestTheReasonOfARejectionIsLoggedOnce(t *testing.T) {
 	logged := capture(t)
 	rc := &fasthttp.RequestCtx{}
 	rc.Response.Header.Set("X-Request-ID", "r-2")
-	Write(rc, fmt.Errorf("%w: CONSTRAINT `picky` failed", durable.ErrRejected))
+	Write(rc, fmt.Errorf("%w: CONSTRAINT `strict` failed", durable.ErrRejected))
 	require.Equal(t, 400, rc.Response.StatusCode())
-	require.NotContains(t, string(rc.Response.Body()), "picky")
+	require.NotContains(t, string(rc.Response.Body()), "strict")
 	require.Equal(t, 1, bytes.Count(logged.Bytes(), []byte("\n")))
 	require.Contains(t, logged.String(), "level=WARN")
-	require.Contains(t, logged.String(), "picky")
+	require.Contains(t, logged.String(), "strict")
 	require.Contains(t, logged.String(), "request_id=r-2")
 }
 
