@@ -53,7 +53,7 @@ type Result struct {
 	Lease    redisq.Lease
 	Delay    time.Duration // of a retry or give-back
 	ExtendBy time.Duration // while the outcome waits for the store, Lease is extended by this; 0: it is not
-	Haste    Haste
+	Urgency  Urgency
 	Sink     Sink // receives the events of the result; may be nil
 	added    time.Time
 }
@@ -90,9 +90,9 @@ type Committer struct {
 	oldest         time.Time     // when the oldest unstored result was added; zero: none
 	stored         []Result      // stored, not yet handed to the acknowledger
 	waiting        int           // results that are not stored or not acknowledged
-	haste          Haste         // the highest of pending
+	urgency        Urgency       // the highest of pending
 	signal         chan struct{} // capacity 1
-	rush           chan struct{} // capacity 1: haste has grown
+	rush           chan struct{} // capacity 1: urgency has grown
 	unacknowledged chan struct{} // capacity 1: stored is not empty
 }
 
@@ -129,8 +129,8 @@ func (o *Committer) Add(r Result) {
 	o.pending = append(o.pending, r)
 	o.waiting++
 	wake := o.signal
-	if r.Haste > o.haste {
-		o.haste, wake = r.Haste, o.rush
+	if r.Urgency > o.urgency {
+		o.urgency, wake = r.Urgency, o.rush
 	}
 	o.mu.Unlock()
 	select {
@@ -143,7 +143,7 @@ func (o *Committer) Add(r Result) {
 // still be stored later, and the error is durable.ErrOutcomeUnknown.
 func (o *Committer) Store(ctx context.Context, r Result) error {
 	done := make(waiter, 1)
-	r.Haste, r.Sink = Urgent, done
+	r.Urgency, r.Sink = Urgent, done
 	o.Add(r)
 	select {
 	case err := <-done:
@@ -203,7 +203,7 @@ func (o *Committer) flush(ctx context.Context) bool {
 	batch := o.pending[:n:n]
 	o.pending, o.storing = o.pending[n:], batch
 	if len(o.pending) == 0 {
-		o.pending, o.haste = nil, Unhurried
+		o.pending, o.urgency = nil, Deferrable
 	}
 	o.mu.Unlock()
 	if n == 0 {

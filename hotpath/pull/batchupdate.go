@@ -336,7 +336,7 @@ func (u *updating) finish(ctx context.Context, entries []int) {
 		}
 		a := &u.sinks[n]
 		*a = answerTo{i: i, answers: answers, room: room}
-		r.Haste, r.Sink, waiting[i] = outcome.Urgent, a, a
+		r.Urgency, r.Sink, waiting[i] = outcome.Urgent, a, a
 		u.p.outcomes.Add(r)
 	}
 	u.wait(ctx, answers, waiting, func(i int) {

@@ -37,7 +37,7 @@ func (u *updating) giveBack(ctx context.Context, entries []int) {
 			continue
 		}
 		g := &givenBack{answerTo: answerTo{i: i, answers: answers}, result: u.returned(i, q, states[u.ids[i]])}
-		g.result.Haste, g.result.Sink = outcome.Urgent, g
+		g.result.Urgency, g.result.Sink = outcome.Urgent, g
 		given[i], waiting[i] = g, &g.answerTo
 		u.p.outcomes.Add(g.result)
 	}

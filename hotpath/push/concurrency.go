@@ -23,12 +23,12 @@ func (d *Dispatcher) leaseEnded(l *lane) {
 	}
 }
 
-// haste reports whether a job waits for the end of a lease of the lane.
-func (l *lane) haste() outcome.Haste {
+// urgency reports whether a job waits for the end of a lease of the lane.
+func (l *lane) urgency() outcome.Urgency {
 	if l.full.Load() {
 		return outcome.Awaited
 	}
-	return outcome.Unhurried
+	return outcome.Deferrable
 }
 
 // missed reports whether a lease ended while a claim was under way that found the concurrency used up.

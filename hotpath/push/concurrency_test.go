@@ -121,7 +121,7 @@ func TestTheEndOfAnExpiredJobWakesTheLane(t *testing.T) {
 	r.verify(t.Context(), l, pushConsumer(), claimed{leases: []redisq.Lease{{ID: ident.AtMillis(1), Token: "t",
 		Attempt: 1}}})
 	require.Len(t, added.added, 1)
-	require.Equal(t, outcome.Awaited, added.added[0].Haste)
+	require.Equal(t, outcome.Awaited, added.added[0].Urgency)
 	added.added[0].Sink.Ended(true)
 	require.Empty(t, r.run)
 	added.added[0].Sink.Done(nil)
@@ -164,14 +164,14 @@ func TestOutcomesThatJobsWaitForAreAwaited(t *testing.T) {
 		policy  policy.Policy
 		headers []byte
 		full    bool
-		want    outcome.Haste
+		want    outcome.Urgency
 	}{
-		"nothing waits":                       {policy.Policy{}, nil, false, outcome.Unhurried},
+		"nothing waits":                       {policy.Policy{}, nil, false, outcome.Deferrable},
 		"the concurrency is used up":          {policy.Policy{Concurrency: 1}, nil, true, outcome.Awaited},
-		"a limit that keeps nothing back":     {policy.Policy{Concurrency: 9}, nil, false, outcome.Unhurried},
+		"a limit that keeps nothing back":     {policy.Policy{Concurrency: 9}, nil, false, outcome.Deferrable},
 		"a key of an ordered consumer":        {policy.Policy{Ordered: true}, keyed, false, outcome.Awaited},
-		"an ordered consumer without a key":   {policy.Policy{Ordered: true}, nil, false, outcome.Unhurried},
-		"a key of one that is not ordered":    {policy.Policy{}, keyed, false, outcome.Unhurried},
+		"an ordered consumer without a key":   {policy.Policy{Ordered: true}, nil, false, outcome.Deferrable},
+		"a key of one that is not ordered":    {policy.Policy{}, keyed, false, outcome.Deferrable},
 		"a key, and a full lane of unordered": {policy.Policy{Concurrency: 1}, keyed, true, outcome.Awaited},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestOutcomesThatJobsWaitForAreAwaited(t *testing.T) {
 				msg: &durable.Message{ID: ident.AtMillis(1), ProducerNo: 1, Headers: c.headers}}
 			for _, meaning := range []policy.Meaning{policy.Delivered, policy.Retry} {
 				res := v.outcome(egress.Result{Status: 200}, policy.Verdict{Meaning: meaning})
-				require.Equal(t, c.want, res.Haste)
+				require.Equal(t, c.want, res.Urgency)
 			}
 		})
 	}

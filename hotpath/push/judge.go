@@ -24,7 +24,7 @@ func (v *delivery) outcome(res egress.Result, verdict policy.Verdict) outcome.Re
 		Tracked: v.tracked || v.lease.Attempt > 1, ProducerNo: v.msg.ProducerNo,
 	}
 	p := d.policy(v.consumer)
-	r := outcome.Result{Lease: v.lease, Sink: v, Haste: v.haste(p)}
+	r := outcome.Result{Lease: v.lease, Sink: v, Urgency: v.urgency(p)}
 	if verdict.Meaning == policy.Delivered {
 		out.Kind, out.Note = durable.OutcomeDelivered, v.note
 		out.Tracked = out.Tracked || v.note != ""
@@ -85,13 +85,13 @@ func answerOf(res *egress.Result) policy.Answer {
 // counted is the number of the attempt among those that count against the retries.
 func (v *delivery) counted(p *policy.Policy) int { return p.Counted(v.lease.Attempt, v.leasesLost) }
 
-// haste reports whether another job may wait for the end of this one: the jobs of an ordering key go
+// urgency reports whether another job may wait for the end of this one: the jobs of an ordering key go
 // out one at a time, or the concurrency keeps jobs back.
-func (v *delivery) haste(p *policy.Policy) outcome.Haste {
+func (v *delivery) urgency(p *policy.Policy) outcome.Urgency {
 	if p.Ordered && v.msg.Keyed() {
 		return outcome.Awaited
 	}
-	return v.lane.haste()
+	return v.lane.urgency()
 }
 
 // Ended removes the delivery from those in flight.
