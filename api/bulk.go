@@ -223,7 +223,7 @@ func (a *API) writeBadRows(of context.Context, w *bufio.Writer, st *catalogue.St
 		if len(page) < badRowsPage {
 			break
 		}
-		if err := st.Judge(); err != nil {
+		if err := st.Check(); err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(of, requestTimeout)

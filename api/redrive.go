@@ -160,7 +160,7 @@ func (a *API) target(ctx context.Context, rc *fasthttp.RequestCtx, ch *catalogue
 	case to.No == k.No:
 		return 0, invalidRedrive("The member Target must name another consumer. Without it the letters are opened again.")
 	case req.Canary:
-		return 0, invalidRedrive("The members Canary and Target exclude each other: a canary judges attempts of the " +
+		return 0, invalidRedrive("The members Canary and Target exclude each other: a canary evaluates attempts of the " +
 			"consumer whose letters they are.")
 	case req.Limit > redrive.MaxTargetLimit:
 		return 0, invalidRedrive("The member Limit must be at most %d with Target.", redrive.MaxTargetLimit)

@@ -118,7 +118,7 @@ func (a *API) getResponses(ctx context.Context, rc *fasthttp.RequestCtx) error {
 		if gone {
 			return nil
 		}
-		if err := st.Judge(); err != nil {
+		if err := st.Check(); err != nil {
 			return err
 		}
 		if full {

@@ -400,7 +400,7 @@ func (a *API) handler(route Route) fasthttp.RequestHandler {
 			defer body.Drop(rc, loaded)
 		}
 		if err == nil {
-			err = within(rc, func(ctx context.Context) error { return a.judge(ctx, rc) }) // its body may have come slowly
+			err = within(rc, func(ctx context.Context) error { return a.recheck(ctx, rc) }) // its body may have come slowly
 			route.withParams(rc)
 		}
 		if err == nil {

@@ -147,8 +147,8 @@ func (a *API) admitTokens(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	return a.admitReader(ctx, rc, AccessTokens)
 }
 
-// judge returns nil while the request would be admitted now as it was.
-func (a *API) judge(ctx context.Context, rc *fasthttp.RequestCtx) error {
+// recheck returns nil while the request would be admitted now as it was.
+func (a *API) recheck(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if g := scoped(rc); g != nil {
 		if now := a.o.Catalogue.GrantByID(g.ID); now == nil || now.Version() != g.Version() {
 			return catalogue.ErrAPIToken
@@ -159,7 +159,7 @@ func (a *API) judge(ctx context.Context, rc *fasthttp.RequestCtx) error {
 			}
 		}
 	}
-	return standing(rc).Judge()
+	return standing(rc).Check()
 }
 
 // tokensOf reports whether a grant sees, sets and makes the tokens and keys of resources, which outlive its own

@@ -296,7 +296,7 @@ func TestAGroupIsThatOfTheChannelNow(t *testing.T) {
 	require.NoError(t, claim)
 	st, err := w.cat.AdmitConsumer(t.Context(), "c", []byte(token), "k", []byte(token))
 	require.NoError(t, err)
-	require.NoError(t, st.Judge())
+	require.NoError(t, st.Check())
 
 	for _, group := range []string{"h", ""} {
 		w.put("/channel/c", "group="+group, bearer(token)).problem(403, "out_of_scope") // its limits are those of g
@@ -310,7 +310,7 @@ func TestAGroupIsThatOfTheChannelNow(t *testing.T) {
 	w.put("/channel/c/consumer/third", "dlq=forward:d", bearer(token)).is(200)
 
 	w.put("/channel/c", "group=h", adminHeader).is(200)
-	require.ErrorIs(t, st.Judge(), catalogue.ErrChannelToken, "a request under way ends, too")
+	require.ErrorIs(t, st.Check(), catalogue.ErrChannelToken, "a request under way ends, too")
 	publish, claim = admits()
 	require.ErrorIs(t, publish, catalogue.ErrChannelToken)
 	require.ErrorIs(t, claim, catalogue.ErrChannelToken)

@@ -83,7 +83,7 @@ func awaitTrial(rc *fasthttp.RequestCtx, out <-chan push.Trial, stopping <-chan 
 		if intake.Gone(rc.Conn()) {
 			return nil, nil
 		}
-		if err := standing(rc).Judge(); err != nil {
+		if err := standing(rc).Check(); err != nil {
 			return nil, err
 		}
 	}

@@ -17,9 +17,9 @@ import (
 // Do sends a request to a route of the API in this process, with the connection and the request ID of the request
 // for the page. It takes the way of any other request, so its refusals, log lines and metrics are those of the route.
 //
-// Where management is open to whoever asked for the page, the request is judged as one without a token. Otherwise the
+// Where management is open to whoever asked for the page, the request is checked as one without a token. Otherwise the
 // dashboard has seen the admin token, in the header or at the login, and the request has it; or it has seen an API
-// token, whose scopes judge the request.
+// token, whose scopes are checked for the request.
 func (p pages) Do(r ui.Request) (ui.Answer, error) {
 	var rc fasthttp.RequestCtx
 	rc.Init2(p.rc.Conn(), nil, true)
@@ -112,7 +112,7 @@ func (p pages) grantOf(g *catalogue.Grant) ui.Grant {
 	return out
 }
 
-// Act makes the scopes of an API token judge what Do sends.
+// Act makes the scopes of an API token count for what Do sends.
 func (p pages) Act(id string) {
 	g := p.o.Catalogue.GrantByID(id)
 	if g == nil {

@@ -17,7 +17,7 @@ type Comparison struct {
 	Ratio          float64 // B / A
 	Noise          float64 // how much the number moves by itself, as a part of A
 	Samples        string  // the samples that show the noise
-	Judged         bool    // there are enough samples to estimate the noise
+	NoiseKnown     bool    // there are enough samples to estimate the noise
 	Differs        bool    // the difference exceeds the noise
 	HigherIsBetter bool
 }
@@ -40,8 +40,8 @@ func contrast(name string, a, b []float64, higherIsBetter bool) Comparison {
 	if diff < 0 {
 		diff = -diff
 	}
-	c.Judged = len(a) > 1 && len(b) > 1
-	c.Differs = c.Judged && diff > noise
+	c.NoiseKnown = len(a) > 1 && len(b) > 1
+	c.Differs = c.NoiseKnown && diff > noise
 	return c
 }
 
@@ -98,10 +98,10 @@ func Compare(a, b *Report) []Comparison {
 			// Seconds of one run are weak evidence, because they share the conditions of that run.
 			// They still show how much the number varies.
 			sa, sb := perSecond(a, m.second), perSecond(b, m.second)
-			c.Judged, c.Differs, c.Noise, c.Samples = false, false, 0, "too few repeats"
+			c.NoiseKnown, c.Differs, c.Noise, c.Samples = false, false, 0, "too few repeats"
 			if len(sa) > 1 && len(sb) > 1 {
 				seconds := contrast(m.name, sa, sb, m.higherIsBetter)
-				c.Judged, c.Differs, c.Noise = seconds.Judged, seconds.Differs, seconds.Noise
+				c.NoiseKnown, c.Differs, c.Noise = seconds.NoiseKnown, seconds.Differs, seconds.Noise
 				c.Samples = "seconds of one run: weak"
 			}
 		}
@@ -127,7 +127,7 @@ func perSecond(r *Report, f func(Sample) float64) (out []float64) {
 // Verdict returns the result of a comparison in a word.
 func (c Comparison) Verdict() string {
 	switch {
-	case !c.Judged:
+	case !c.NoiseKnown:
 		return "unknown"
 	case !c.Differs:
 		return "within noise"

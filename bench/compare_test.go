@@ -51,7 +51,7 @@ func TestCompareSaysWhichSideIsBetter(t *testing.T) {
 	}
 }
 
-func TestOneRunIsJudgedByItsSecondsAndCalledWeak(t *testing.T) {
+func TestOneRunIsComparedByItsSecondsAndCalledWeak(t *testing.T) {
 	c := Compare(reportWith(100), reportWith(200))[0]
 	require.True(t, c.Differs)
 	require.Contains(t, c.Samples, "weak")

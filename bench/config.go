@@ -220,7 +220,7 @@ func (c *Config) checkConsumers() error {
 	return errors.Join(errs...)
 }
 
-// checkFields checks a flag that names fields of a resource. The broker judges their values.
+// checkFields checks a flag that names fields of a resource. The broker checks their values.
 func checkFields(flag string, fields list) error {
 	var errs []error
 	for _, field := range fields {

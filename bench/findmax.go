@@ -59,8 +59,8 @@ func searchFor(start, precision float64, steps int, try func(rate float64) (bool
 
 const maxSearchRate = 5_000_000
 
-// judge returns the reason why a result does not keep the bound, empty if it does.
-func judge(c *Config, x *Result, bound time.Duration) string {
+// violation returns the reason why a result does not keep the bound, empty if it does.
+func violation(c *Config, x *Result, bound time.Duration) string {
 	second := c.Rate * float64(c.consumersPerChannel()) // deliveries owed by one second of load
 	switch {
 	case !x.Ledger.OK():
@@ -142,7 +142,7 @@ func search(ctx context.Context, c *Config, bound time.Duration, start, precisio
 			if err != nil {
 				return false, err
 			}
-			why := judge(&step, x, bound)
+			why := violation(&step, x, bound)
 			r.Results = append(r.Results, x)
 			r.Search.Steps = append(r.Search.Steps, SearchStep{Rate: rate, AckedRate: x.AckedRate, P99: x.Ack.P99,
 				DeliveryP99: x.Delivery.P99, Backlog: x.BacklogAtEnd, Kept: why == "", Why: why})

@@ -48,7 +48,7 @@ type Verdict struct {
 
 // OK reports whether the promises were kept: no message was lost, corrupted, stored against its
 // answer, sent beyond the rate or out of the order of its key. Duplicates are allowed after faults,
-// so only a caller that injected no fault may judge them.
+// so only a caller that injected no fault may count them as failures.
 //
 // Pending deliveries prove nothing in either direction: see Proven.
 func (v *Verdict) OK() bool {

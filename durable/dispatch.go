@@ -140,14 +140,14 @@ func (s *Store) insertOccurrences(ctx context.Context, node NodeLease, part []en
 	})
 	switch {
 	case err == nil:
-	case s.dialect != sqliteDialect && judge(err) == stale || errors.Is(err, ErrStale):
+	case s.dialect != sqliteDialect && classify(err) == stale || errors.Is(err, ErrStale):
 		spread(part, errs, ErrStale)
 	case !s.refusesRow(err):
 		spread(part, errs, err)
 	case len(part) > 1:
 		s.insertOccurrences(ctx, node, part[:len(part)/2], errs)
 		s.insertOccurrences(ctx, node, part[len(part)/2:], errs)
-	case s.dialect != sqliteDialect && judge(err) == bad:
+	case s.dialect != sqliteDialect && classify(err) == bad:
 		spread(part, errs, fmt.Errorf("%w: %w", ErrRejected, withoutValues(err)))
 	default:
 		spread(part, errs, ErrConflict)

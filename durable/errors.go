@@ -27,9 +27,9 @@ const (
 	stale                    // the guard resulted in NULL
 )
 
-// judge returns the verdict on err, which COMMIT or a statement that commits by itself has
+// classify returns the verdict on err, which COMMIT or a statement that commits by itself has
 // returned.
-func judge(err error) verdict {
+func classify(err error) verdict {
 	if full(err) {
 		return failed
 	}
@@ -107,7 +107,7 @@ func broken(err error) bool {
 func repeatable(err error) bool {
 	var answer *mysql.MySQLError
 	if errors.As(err, &answer) {
-		v := judge(err)
+		v := classify(err)
 		return v == transient || v == unknown
 	}
 	var dial *net.OpError

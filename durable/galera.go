@@ -73,14 +73,14 @@ func (s *Store) sendInTurn(ctx context.Context, conn *sql.Conn, w *builder, node
 	part []entry) (verdict, error) {
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
-		return judge(err), err
+		return classify(err), err
 	}
 	if v, err := s.sendRows(ctx, tx, w, node, part); err != nil {
 		_ = tx.Rollback() // the error of the rows is the cause
 		return v, err
 	}
 	if err := tx.Commit(); err != nil {
-		return judge(err), err
+		return classify(err), err
 	}
 	return 0, nil
 }

@@ -190,7 +190,7 @@ func (s *Store) send(ctx context.Context, q interface {
 	if err == nil {
 		return failed, nil
 	}
-	return judge(err), err
+	return classify(err), err
 }
 
 // resolve sets the results of entries that are stored and of entries whose key another

@@ -9,7 +9,7 @@ import (
 )
 
 // A channel may keep the failed attempts of its jobs for a shorter time than its messages. Only attempts of
-// jobs that are over are removed: the judge of an open job counts its lost leases from them. The channel keeps
+// jobs that are over are removed: the classify of an open job counts its lost leases from them. The channel keeps
 // the time before which some were removed, which is written with the removal.
 
 // OldAttempts is a request to remove one page of failed attempts.

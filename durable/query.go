@@ -135,7 +135,7 @@ func runOnce(ctx context.Context, db *sql.DB, o *sql.TxOptions, f func(ctx conte
 		// database/sql does not send a COMMIT after the end of the context.
 		sent := !errors.Is(err, sql.ErrTxDone) && !errors.Is(err, context.Canceled) &&
 			!errors.Is(err, context.DeadlineExceeded)
-		return sent && judge(err) == unknown, err
+		return sent && classify(err) == unknown, err
 	}
 	return false, nil
 }

@@ -82,7 +82,7 @@ func (s *Store) replication(ctx context.Context, conn *sql.Conn) (replication, e
 func (s *Store) insertReplicated(ctx context.Context, conn *sql.Conn, insert func() (verdict, error)) (verdict, error) {
 	before, err := s.replication(ctx, conn)
 	if err != nil {
-		v := judge(err)
+		v := classify(err)
 		if v == unknown { // of the read; nothing was sent
 			v = transient
 		}

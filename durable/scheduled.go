@@ -200,7 +200,7 @@ func (s *Store) refusesRow(err error) bool {
 	if s.dialect == sqliteDialect {
 		return rejects(err)
 	}
-	v := judge(err)
+	v := classify(err)
 	return v == exists || v == bad
 }
 
@@ -292,7 +292,7 @@ func (s *Store) scheduleRefused(ctx context.Context, q querier, m *Scheduled, er
 		row, e = s.scheduledRow(ctx, q, selectScheduledByKey, m.ChannelNo, []byte(m.Key))
 	}
 	switch {
-	case errors.Is(e, ErrNotFound) && s.dialect != sqliteDialect && judge(err) == bad:
+	case errors.Is(e, ErrNotFound) && s.dialect != sqliteDialect && classify(err) == bad:
 		return fmt.Errorf("%w: %w", ErrRejected, withoutValues(err))
 	case errors.Is(e, ErrNotFound):
 		return ErrConflict // a message has the Key

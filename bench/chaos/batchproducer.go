@@ -18,7 +18,7 @@ import (
 // answered. Its lines with an ID are then already stored.
 const repeatEvery = 10
 
-// batch posts several messages through the batch route and judges each line separately. It posts
+// batch posts several messages through the batch route and classifies each line separately. It posts
 // lines with an ID again until their answers are definite.
 func (p *producer) batch(ctx context.Context, rng *rand.Rand) {
 	posts, intent := p.several(rng, p.channel(rng), batchLines)
@@ -116,7 +116,7 @@ func (p *producer) askBatch(channel, broker int, body io.Reader, n int) []lineVe
 	defer p.under[broker].Add(-1)
 	res, err := p.clients[broker].Do(req)
 	if err != nil {
-		verdict, _ := judgeError(err)
+		verdict, _ := classifyError(err)
 		return fill(0, lineVerdict{verdict: verdict})
 	}
 	defer res.Body.Close()
@@ -138,7 +138,7 @@ func (p *producer) askBatch(channel, broker int, body io.Reader, n int) []lineVe
 func overall(res *http.Response) lineVerdict {
 	var problem struct{ Code string }
 	_ = json.NewDecoder(res.Body).Decode(&problem) // the status is enough
-	return lineVerdict{judge(res.StatusCode, problem.Code), res.StatusCode, problem.Code}
+	return lineVerdict{classify(res.StatusCode, problem.Code), res.StatusCode, problem.Code}
 }
 
 // readLine reads the answer to one line of a batch. Without a readable answer the verdict is
@@ -155,5 +155,5 @@ func readLine(lines *bufio.Reader) (lineVerdict, error) {
 	if err != nil {
 		return lineVerdict{verdict: unknown}, err
 	}
-	return lineVerdict{judge(answer.Status, answer.Code), answer.Status, answer.Code}, nil
+	return lineVerdict{classify(answer.Status, answer.Code), answer.Status, answer.Code}, nil
 }

@@ -68,7 +68,7 @@ func (p *producer) askBulk(channel, broker int, body io.Reader) lineVerdict {
 	defer p.under[broker].Add(-1)
 	res, err := p.clients[broker].Do(req)
 	if err != nil {
-		verdict, _ := judgeError(err)
+		verdict, _ := classifyError(err)
 		return lineVerdict{verdict: verdict}
 	}
 	defer res.Body.Close()

@@ -141,7 +141,7 @@ func (c *checker) message(s *Sent) {
 }
 
 // late reports whether the answer says that the time of a scheduled message has passed. A post
-// that waited for a fault to end comes too late. The broker judges by the clock of the store, which
+// that waited for a fault to end comes too late. The broker decides by the clock of the store, which
 // it may take to be ahead after an answer that was slow.
 func (s *Sent) late(t Try) bool {
 	return !s.Due.IsZero() && t.Code == codeTooSoon && t.Answered.After(s.Due.Add(-clockError))

@@ -467,7 +467,7 @@ func TestOnlyStatedRefusalsAreRefusals(t *testing.T) {
 		{503, "overloaded", refused}, {503, "draining", refused}, {503, "unavailable", refused},
 		{503, "outcome_unknown", unknown}, {503, "", unknown}, {500, "internal", unknown}, {502, "", unknown},
 	} {
-		require.Equal(t, c.want, judge(c.status, c.code), "%d %s", c.status, c.code)
+		require.Equal(t, c.want, classify(c.status, c.code), "%d %s", c.status, c.code)
 	}
 }
 

@@ -185,7 +185,7 @@ func (c *Config) report(all []*Verdict, d time.Duration, out io.Writer) error {
 	return writeJSON(c.JSON, all)
 }
 
-// campaign builds a rig, breaks it for d, and judges.
+// campaign builds a rig, breaks it for d, and checks the evidence.
 func campaign(ctx context.Context, c *Config, topology, dir string, d time.Duration, progress io.Writer) (v *Verdict,
 	err error) {
 	start := time.Now()

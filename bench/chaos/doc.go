@@ -15,7 +15,7 @@
 //
 // A fourth client process, the mortals, runs clients that die in the middle of an exchange, each
 // connected to a broker without a proxy: see deaths. Victims are processes that are ordinary
-// clients until they are killed. The checker judges their bytes: a message that was not sent
+// clients until they are killed. The checker compares their bytes: a message that was not sent
 // completely must not be stored, an answer that was read is a promise, and everything else is
 // uncertain. The death of a client explains no repeat.
 //

@@ -52,7 +52,7 @@ func (c *checker) duplicates() {
 	}
 }
 
-// duplicate judges the delivery a of a job that was accepted before. retry is set if the copy
+// duplicate classifies the delivery a of a job that was accepted before. retry is set if the copy
 // before it was not accepted.
 func (c *checker) duplicate(k jobKey, taken, a *Arrival, retry bool) {
 	v := c.v

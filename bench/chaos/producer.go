@@ -264,7 +264,7 @@ func (p *producer) post(m post, broker int) (again bool) {
 	start := time.Now()
 	res, err := p.clients[broker].Do(req)
 	if err != nil {
-		verdict, sent := judgeError(err)
+		verdict, sent := classifyError(err)
 		p.told(m, lineVerdict{verdict: verdict}, singleClient, broker, start)
 		return m.identity != noIdentity || !sent
 	}
@@ -276,7 +276,7 @@ func (p *producer) post(m post, broker int) (again bool) {
 	if res.Header.Get("Idempotent-Replayed") == "true" {
 		code = codeReplayed
 	}
-	p.told(m, lineVerdict{judge(res.StatusCode, code), res.StatusCode, code}, singleClient, broker, start)
+	p.told(m, lineVerdict{classify(res.StatusCode, code), res.StatusCode, code}, singleClient, broker, start)
 	return m.identity != noIdentity && res.StatusCode >= 500
 }
 
@@ -336,8 +336,8 @@ const (
 	codeTooSoon   = "schedule_too_soon"
 )
 
-// judge returns the verdict on an answer, as the API page defines it.
-func judge(status int, code string) string {
+// classify returns the verdict on an answer, as the API page defines it.
+func classify(status int, code string) string {
 	switch {
 	case status == http.StatusCreated, status == http.StatusAccepted, status == http.StatusOK,
 		status == http.StatusConflict && code == codeDuplicate:
@@ -348,8 +348,8 @@ func judge(status int, code string) string {
 	return unknown
 }
 
-// judgeError distinguishes a request that never left from one that may have arrived.
-func judgeError(err error) (verdict string, sent bool) {
+// classifyError distinguishes a request that never left from one that may have arrived.
+func classifyError(err error) (verdict string, sent bool) {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {
 		return refused, false

@@ -80,7 +80,7 @@ func (r *rig) open(ctx context.Context) (open int64, err error) {
 const gone = "gone"
 
 // archive has MySQL keep every message that is removed, with its outcomes and failed
-// attempts: what the retention took is judged like what is still there. Dead letters
+// attempts: what the retention took is checked like what is still there. Dead letters
 // keep their messages in a campaign, so of those nothing is removed that counts.
 func (r *rig) archive(ctx context.Context) error {
 	statements := []string{"CREATE DATABASE " + gone}

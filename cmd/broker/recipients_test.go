@@ -121,7 +121,7 @@ func TestAMessageReachesThoseThatItIsForOnly(t *testing.T) {
 	})
 }
 
-// After the 2xx of a PUT no broker judges a message by the filter of before.
+// After the 2xx of a PUT no broker filters a message by the filter of before.
 func TestAChangedFilterCountsOnEveryBroker(t *testing.T) {
 	parallel(t)
 	w := realWorld(t)

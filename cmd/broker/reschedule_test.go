@@ -310,7 +310,7 @@ func TestFaultKillAfterTheChangeOfASchedule(t *testing.T) {
 	})
 }
 
-// A body that comes slowly is judged when it is whole.
+// A body that comes slowly is checked when it is whole.
 func TestAChangeThatComesSlowlyGoesByTheTokensOfItsEnd(t *testing.T) {
 	parallel(t)
 	p := embeddedWorld(t).with("BROKER_OPEN_MANAGEMENT=false").start()

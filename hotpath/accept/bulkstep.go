@@ -100,7 +100,7 @@ func (c *committer) prepareBulk(step *durable.BulkStep) error {
 				if m.Addressed != "" && ch.Deletions() {
 					m.Addressed = stillThere(ch, m.Addressed)
 				}
-				c.judge.one(ch, m)
+				c.filters.one(ch, m)
 				step.Audience = ch.Audience
 			}
 		}

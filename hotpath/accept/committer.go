@@ -82,7 +82,7 @@ type committer struct {
 	timeout   time.Duration            // from a request's arrival to the last try
 	log       *slog.Logger
 	metrics   *metrics.Metrics
-	judge     *judge
+	filters   *filters
 	commits   atomic.Int64 // transactions begun
 	watch     Watch        // nil: nobody
 
@@ -98,7 +98,7 @@ type committer struct {
 
 func newCommitter(o Options, timeout time.Duration) *committer {
 	c := &committer{store: o.Store, catalogue: o.Catalogue, node: o.Node, ids: o.Node.IDs(), timeout: timeout,
-		committed: o.Committed, metrics: o.Metrics, log: o.Log, judge: newJudge(o)}
+		committed: o.Committed, metrics: o.Metrics, log: o.Log, filters: newFilters(o)}
 	c.ready.L = &c.mu
 	return c
 }
@@ -350,7 +350,7 @@ func (c *committer) prepare(w *write) error {
 	case err != nil:
 		return err
 	case m.Audience != ch.Audience || m.Shape != ch.Shape:
-		c.judge.one(ch, m)
+		c.filters.one(ch, m)
 	}
 	if !w.number(c.ids) {
 		return ErrWithheld

@@ -29,7 +29,7 @@ func (c *committer) destination(m *durable.Message, accepted bool) (*catalogue.C
 			return nil, catalogue.ErrUnknownChannel
 		}
 		m.ChannelNo, ch = now.No, now
-		m.Audience = 0 // not judged
+		m.Audience = 0 // not filtered
 	}
 	if m.Addressed != "" {
 		if err := c.readdress(old, ch, m); err != nil {

@@ -6,7 +6,7 @@
 //     never starves delivering: admission.go.
 //   - Commit: committer.go (which messages share a transaction, and when it begins), commitloop.go (the
 //     one loop around a transaction: prepare, store, refresh, again), rejected.go.
-//   - Channel, producer and consumers of a message: destination.go, recipients.go, judge.go (filters).
+//   - Channel, producer and consumers of a message: destination.go, recipients.go, filters.go.
 //   - Schedules and steps of bulks, in the same loop: schedule.go, bulkstep.go; their room: quota.go.
 //   - What the broker itself sends: forward.go. What was promised before: accepted.go.
 //   - What a journal sees of it, where there is one (package standby): gate.go.

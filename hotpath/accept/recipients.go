@@ -56,7 +56,7 @@ func (c *committer) readdress(old, ch *catalogue.Channel, m *durable.Message) er
 	if m.Addressed = set.Positions(); m.Addressed == "" {
 		m.Addressed = durable.NoPositions
 	}
-	m.Audience = 0 // not judged
+	m.Audience = 0 // not filtered
 	return nil
 }
 

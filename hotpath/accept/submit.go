@@ -143,7 +143,7 @@ func (s *Submitter) Submit(ctx context.Context, t Terms, msgs ...*durable.Messag
 // commit hands messages that were admitted to the committer.
 func (sub *Submission) commit(t Terms) {
 	s := sub.s
-	s.committer.judge.all(sub.writes)
+	s.committer.filters.all(sub.writes)
 	since := t.Since
 	if since.IsZero() {
 		since = time.Now()

@@ -40,7 +40,7 @@ func TestANameThatAServerMayTakeForAReservedOneIsReserved(t *testing.T) {
 	}
 }
 
-func TestANameIsJudgedWithoutMemory(t *testing.T) {
+func TestANameIsCheckedWithoutMemory(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { Reserved("X-Some-Tenant-Of-Ours", "X-Broker-Consumer-Token") }))
 }
 

@@ -132,7 +132,7 @@ var errHTTP10 = problem.New(505, "http_version_not_supported", "A batch is answe
 // that call. Therefore no part of a batch touches the connection later, when the connection or its
 // memory may belong to another client. None of the three goroutines has the RequestCtx.
 type batch struct {
-	Drafter        // its sender is judged anew, and so the reader's alone
+	Drafter        // its sender is checked anew, and so the reader's alone
 	events    bool // a JSON array of CloudEvents instead of lines
 	requestID string
 	held      int64 // bytes of a decoded body

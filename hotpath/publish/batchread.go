@@ -72,9 +72,9 @@ type batchEnd struct{ *problem.Problem }
 
 func (e batchEnd) Unwrap() error { return e.Problem }
 
-// judge is sender.judge for the next line.
-func (b *batch) judge() error {
-	err := b.sender.judge()
+// check is sender.check for the next line.
+func (b *batch) check() error {
+	err := b.sender.check()
 	if err == nil && b.producer.PublishSecret != "" {
 		err = errSecretSince
 	}
@@ -126,7 +126,7 @@ func (b *batch) readChunk(lines source) (*chunk, error) {
 		case !b.events && blank(text):
 			continue
 		}
-		if err := b.judge(); err != nil {
+		if err := b.check(); err != nil {
 			return c, err
 		}
 		d := b.draft()

@@ -42,7 +42,7 @@ func newWire(ctx context.Context, c net.Conn) *wire {
 // a batch may pause between lines for batchIdle: the rate is that of the line which has begun.
 type Body struct {
 	from   io.Reader
-	judge  func() error // of its sender, with each part that came; nil: a batch, which judges each line
+	check  func() error // of its sender, with each part that came; nil: a batch, which checks each line
 	wire   *wire
 	length int // below 0: it comes in chunks
 	read   int
@@ -62,7 +62,7 @@ func (p *Publisher) Body(rc *fasthttp.RequestCtx, st *catalogue.Standing) *Body 
 	if from == nil {
 		from = bytes.NewReader(rc.Request.Body())
 	}
-	return &Body{from: from, judge: func() error { return p.Still(ctx, st) }, wire: newWire(ctx, rc.Conn()), length: n,
+	return &Body{from: from, check: func() error { return p.Still(ctx, st) }, wire: newWire(ctx, rc.Conn()), length: n,
 		begun: rc.Time(), whole: true}
 }
 
@@ -109,8 +109,8 @@ func (b *Body) Read(p []byte) (int, error) {
 	}
 	n, err := b.from.Read(p)
 	b.came(p[:n])
-	if b.judge != nil {
-		if refusal := b.judge(); refusal != nil {
+	if b.check != nil {
+		if refusal := b.check(); refusal != nil {
 			return 0, refusal
 		}
 	}

@@ -24,7 +24,7 @@ const consumersHeader = "X-Broker-Consumers"
 const RecipientsHeader = "X-Broker-Recipients"
 
 // reachesNobody reports whether a stored message has no job. Usually the first consumer has one. The
-// copy of the channel may be older than the one by which the message was judged.
+// copy of the channel may be older than the one by which the message was checked.
 func (p *Publisher) reachesNobody(ch *catalogue.Channel, msg *durable.Message) bool {
 	h := msg.Head()
 	concerned := func(k *durable.Consumer) bool { return k != nil && k.Concerns(h) }

@@ -191,12 +191,12 @@ func (p *Publisher) answer(rc *fasthttp.RequestCtx, ch *catalogue.Channel, d *Dr
 }
 
 // readPayload reads the payload of a message and checks its signature where the producer has a
-// secret. The sender is judged again after the payload, which may have come slowly. A structured
+// secret. The sender is checked again after the payload, which may have come slowly. A structured
 // event gives the message its Key. The caller gives the held bytes back, also after an error.
 func (w *Drafter) readPayload(rc *fasthttp.RequestCtx, mode cloudevents.Mode, d *Draft) (held int64, err error) {
 	p, msg := w.p, d.message()
 	if msg.Payload, held, err = intake.Read(rc, p.bytes, w.key(), p.maxBody); err == nil {
-		err = w.judge()
+		err = w.check()
 	}
 	if secret := w.producer.PublishSecret; err == nil && secret != "" {
 		err = checkSignature(rc.Request.Header.Peek("X-Broker-Signature"), secret, msg.Payload, time.Now())

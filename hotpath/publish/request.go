@@ -148,7 +148,7 @@ func (p *Publisher) awaitResponse(ctx context.Context, rc *fasthttp.RequestCtx, 
 			rc.Response.Header.Set("Retry-After", exchange.Crowded)
 		}
 	}
-	if from.judge() != nil {
+	if from.check() != nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, intake.AnswerWithin)

@@ -125,7 +125,7 @@ func (r *rescheduling) without(h *fasthttp.RequestHeader) error {
 				name)
 		}
 	}
-	return r.judge()
+	return r.check()
 }
 
 // store stores the change, within what the producer may store.

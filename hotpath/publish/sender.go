@@ -22,10 +22,10 @@ type sender struct {
 // key is whose share a request of the sender uses.
 func (s *sender) key() share.Key { return share.Producer(s.producer.No) }
 
-// judge returns nil while a new request would be admitted, and moves on to the records that count
+// check returns nil while a new request would be admitted, and moves on to the records that count
 // now. It costs one load while the catalogue has not changed.
-func (s *sender) judge() error {
-	if err := s.standing.Judge(); err != nil {
+func (s *sender) check() error {
+	if err := s.standing.Check(); err != nil {
 		return err
 	}
 	if s.standing.Producer != nil {
@@ -60,7 +60,7 @@ func (p *Publisher) Sender(rc *fasthttp.RequestCtx) (st catalogue.Standing, err 
 // Still returns nil while the producer of a bulk may go on sending it.
 func (p *Publisher) Still(ctx context.Context, st *catalogue.Standing) error {
 	ch, producer := st.Channel, st.Producer
-	if err := st.Judge(); err != nil || st.Channel == ch && st.Producer == producer {
+	if err := st.Check(); err != nil || st.Channel == ch && st.Producer == producer {
 		return err
 	}
 	return p.takesRows(ctx, st)

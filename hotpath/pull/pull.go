@@ -181,7 +181,7 @@ var errNotPull = problem.New(412, "consumer_not_pull", "The consumer is not a pu
 var errJobNotFound = problem.New(404, "job_not_found", "There is no such job.")
 
 // open authorises a request and then loads its body. The caller drops the body with body.Drop(rc,
-// taken). The request is judged again after its body, which may have come slowly.
+// taken). The request is checked again after its body, which may have come slowly.
 func (p *Puller) open(rc *fasthttp.RequestCtx, body intake.Limit) (st catalogue.Standing, taken intake.Loaded,
 	err error) {
 	if st, err = p.authorize(request.Of(rc), rc); err == nil {
@@ -215,10 +215,10 @@ func (p *Puller) contact(rc *fasthttp.RequestCtx, consumer uint32, kind presence
 	return p.presence.Contact(consumer, kind, rc.Request.Header.Peek(presence.Header), rc.RemoteAddr())
 }
 
-// still returns nil while the request may act as its pull consumer, as Standing.Judge does. It costs
+// still returns nil while the request may act as its pull consumer, as Standing.Check does. It costs
 // one load while the catalogue has not changed.
 func still(st *catalogue.Standing) error {
-	if err := st.Judge(); err != nil {
+	if err := st.Check(); err != nil {
 		return err
 	}
 	if st.Consumer.Type != durable.Pull {

@@ -241,7 +241,7 @@ func (d *Dispatcher) awaitDeliveries() {
 // that may be long.
 const cutLease = time.Second
 
-// cut ends a delivery whose request was cut. Its result is unknown, and no attempt is judged: the lease
+// cut ends a delivery whose request was cut. Its result is unknown, and no attempt is counted: the lease
 // ends, as that of a broker that is gone. A crash before that leaves the lease as it was.
 func (v *delivery) cut() {
 	d := v.d

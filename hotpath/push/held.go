@@ -133,7 +133,7 @@ func (d *Dispatcher) giveProbe(l *lane, until int64) {
 	}
 }
 
-// probed judges the probe: after a success the consumer is active, after a failure dead again.
+// probed evaluates the probe: after a success the consumer is active, after a failure dead again.
 // The state changes before the outcome is stored. A crash in between repeats the attempt.
 func (d *Dispatcher) probed(v *delivery, seen *durable.Consumer, out *durable.Outcome) {
 	ctx, cancel := context.WithTimeout(context.Background(), stateTimeout)

@@ -61,7 +61,7 @@ func verifierOf(s *table) *Verifier {
 		Policies: policy.NewBook(policy.Policy{})}
 }
 
-// Whatever is known of a job, one and many are judged alike.
+// Whatever is known of a job, one and many are decided alike.
 func TestOneAndManyGetTheSameVerdict(t *testing.T) {
 	const young, old = now, now - kept - 1
 	for name, c := range map[string]struct {

@@ -70,7 +70,7 @@ func (b *Bulks) fetch(ctx context.Context, bulk *durable.Bulk, spec *Spec, at *p
 		err = fmt.Errorf("the file did not arrive within %v", b.FetchTimeout)
 	}
 	if err != nil {
-		return b.judge(ctx, bulk, err)
+		return b.fetchFailed(ctx, bulk, err)
 	}
 	if spec.Format == CSV {
 		if err := b.checkFile(ctx, bulk, spec, c.bytes); err != nil {
@@ -80,8 +80,8 @@ func (b *Bulks) fetch(ctx context.Context, bulk *durable.Bulk, spec *Spec, at *p
 	return b.Store.RunBulk(ctx, bulk.BulkOwner, c.rows.total())
 }
 
-// judge tells whether a fetch that failed is tried again. Failures of the store are none of the file.
-func (b *Bulks) judge(ctx context.Context, bulk *durable.Bulk, err error) error {
+// fetchFailed tells whether a fetch that failed is tried again. Failures of the store are none of the file.
+func (b *Bulks) fetchFailed(ctx context.Context, bulk *durable.Bulk, err error) error {
 	var final *fetchError
 	switch {
 	case ctx.Err() != nil:

@@ -335,7 +335,7 @@ func (u *upload) refusal(err error) error {
 	case errors.Is(err, problem.ErrOverloaded) && u.body.wire.err == nil:
 		u.rc.SetConnectionClose()
 		return err
-	case !u.body.wire.broken() || errors.As(err, &of): // of the store, or of the sender, who is judged as the body comes
+	case !u.body.wire.broken() || errors.As(err, &of): // of the store, or of the sender, who is checked as the body comes
 		return err
 	}
 	u.rc.SetConnectionClose()

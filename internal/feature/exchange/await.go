@@ -50,7 +50,7 @@ func (b *Board) Await(c net.Conn, w Wish) (gone, full bool) {
 	defer timer.Stop()
 	changed, unwatch := w.Standing.Await()
 	defer unwatch()
-	if w.Standing.Judge() != nil { // since the request came
+	if w.Standing.Check() != nil { // since the request came
 		return false, false
 	}
 	for {
@@ -62,7 +62,7 @@ func (b *Board) Await(c net.Conn, w Wish) (gone, full bool) {
 		case <-changed:
 		case <-timer.C:
 		}
-		if w.Standing.Judge() != nil {
+		if w.Standing.Check() != nil {
 			return false, false // the caller says so
 		}
 		left := time.Until(end)

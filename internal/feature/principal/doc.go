@@ -7,7 +7,7 @@
 //
 // Each entry gets an API token that only this process knows, made at the start and stored nowhere. A request
 // without Authorization on a connection whose certificate has an entry is given that token as its bearer token,
-// before anything else looks at the request (Map.Certify). So a certificate is judged where API tokens are, and in
+// before anything else looks at the request (Map.Certify). So a certificate is checked where API tokens are, and in
 // no other way: on each route, on the data plane, and again in the midst of a long request. The certificate is
 // that of the TLS connection; no header says one.
 //

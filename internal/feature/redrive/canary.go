@@ -41,14 +41,14 @@ func full(of *durable.Redriving) bool {
 	return of.Canary && of.Stage < len(stages) && of.StageJobs >= stages[of.Stage]
 }
 
-// exhausted ends a redrive that has no further letters, once the last stage of its canary is judged.
+// exhausted ends a redrive that has no further letters, once the last stage of its canary is evaluated.
 func (r *Runner) exhausted(ctx context.Context, of *durable.Redriving) (goes bool, err error) {
 	if of.Canary && of.Stage < len(stages) && of.StageJobs > 0 {
 		k := r.o.Catalogue.ConsumerByNo(of.ConsumerNo)
 		if k == nil {
 			return false, nil
 		}
-		return r.judge(ctx, k, of)
+		return r.evaluate(ctx, k, of)
 	}
 	cursor := of.Cursor
 	return false, r.change(ctx, of, func(now *durable.Redriving) bool {
@@ -60,8 +60,8 @@ func (r *Runner) exhausted(ctx context.Context, of *durable.Redriving) (goes boo
 	})
 }
 
-// judge ends a stage, if it can be told by now, and returns whether the next one may begin.
-func (r *Runner) judge(ctx context.Context, k *durable.Consumer, of *durable.Redriving) (goes bool, err error) {
+// evaluate ends a stage, if it can be told by now, and returns whether the next one may begin.
+func (r *Runner) evaluate(ctx context.Context, k *durable.Consumer, of *durable.Redriving) (goes bool, err error) {
 	again, late := of.StageAgain, false
 	if of.StageOver < of.StageJobs {
 		if r.o.Cluster.NowMs()-of.StageMs < timeout(r.o.Policies.Of(k.Policy), k).Milliseconds() {

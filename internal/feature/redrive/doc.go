@@ -7,7 +7,7 @@
 // brokers take themselves for the owner, one of them finds another cursor and does nothing.
 //
 // The jobs that a redrive has opened are watched until they are over, which the Runner counts, each once:
-// also after the redrive is done. A canary opens 1 job, then 10, then 100, then all. A stage is judged
+// also after the redrive is done. A canary opens 1 job, then 10, then 100, then all. A stage is evaluated
 // when all its jobs are over, or after the timeout of the consumer, if half of them were tried by then.
 // It stops the redrive when more than half of its jobs failed by the same cause again.
 //

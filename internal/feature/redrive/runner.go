@@ -150,7 +150,7 @@ func (r *Runner) goOn(ctx context.Context, w *work, until time.Time) error {
 	}
 	for once := true; of.State == durable.RedriveRunning && (once || time.Now().Before(until)); once = false {
 		if full(of) {
-			if goes, err := r.judge(ctx, w.k, of); !goes || err != nil {
+			if goes, err := r.evaluate(ctx, w.k, of); !goes || err != nil {
 				return err
 			}
 			continue

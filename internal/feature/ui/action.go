@@ -141,7 +141,7 @@ func (d *Dashboard) act(ctx context.Context, rc *fasthttp.RequestCtx, visit Visi
 	p := confirmation{question: q, Target: t, Name: a.name}
 	status := fasthttp.StatusOK
 	if rc.IsPost() {
-		if status, p.Again = d.judge(v, t, &q); p.Again == "" {
+		if status, p.Again = d.stillFits(v, t, &q); p.Again == "" {
 			d.perform(v, visit, a, t)
 			return
 		}
@@ -150,8 +150,8 @@ func (d *Dashboard) act(ctx context.Context, rc *fasthttp.RequestCtx, visit Visi
 	d.answer(v, status, "confirm", q.Title, p)
 }
 
-// judge decides whether a form still fits what its action would do. If it does not, it returns why, for the reader.
-func (d *Dashboard) judge(v *view, t *target, q *question) (status int, again string) {
+// stillFits decides whether a form still fits what its action would do. If it does not, it returns why, for the reader.
+func (d *Dashboard) stillFits(v *view, t *target, q *question) (status int, again string) {
 	var form fasthttp.Args
 	form.ParseBytes(v.rc.PostBody())
 	bound := string(form.Peek("bound"))

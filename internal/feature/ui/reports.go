@@ -59,7 +59,7 @@ type report struct {
 // A found is what a report says.
 type found struct {
 	Said    string // what was measured, and what came out
-	Verdict string // whether the promises were kept; "": nobody has judged that
+	Verdict string // whether the promises were kept; "": nobody has checked that
 	Bad     bool   // a promise was broken
 }
 
@@ -290,16 +290,16 @@ func (m *measured) shape() string {
 // verdict says whether the promises were kept, over all runs.
 func (m *measured) verdict() (text string, bad bool) {
 	var v verdict
-	judged := false
+	checked := false
 	for _, r := range m.Results {
 		if l := r.Ledger; l != nil {
-			judged = true
+			checked = true
 			v.Lost, v.Pending, v.Corrupted = v.Lost+l.Lost, v.Pending+l.Pending, v.Corrupted+l.Corrupted
 			v.Unpromised, v.OverRate = v.Unpromised+l.Unpromised, v.OverRate+l.OverRate
 			v.OutOfOrder, v.Askew = v.OutOfOrder+l.OutOfOrder, v.Askew+l.Askew
 		}
 	}
-	if !judged {
+	if !checked {
 		return "", false
 	}
 	var broken []string

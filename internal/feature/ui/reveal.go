@@ -71,7 +71,7 @@ func (d *Dashboard) reveal(ctx context.Context, rc *fasthttp.RequestCtx, visit V
 	p := confirmation{question: q, Target: t, Name: "Show it"}
 	status := fasthttp.StatusOK
 	if rc.IsPost() {
-		if status, p.Again = d.judge(v, t, &q); p.Again == "" {
+		if status, p.Again = d.stillFits(v, t, &q); p.Again == "" {
 			d.showOnce(ctx, v, visit, m)
 			return
 		}

@@ -46,7 +46,7 @@ type Source interface {
 	// TokenOf returns the token of the consumer with an ID and a number; false: there is none.
 	TokenOf(channel, consumer string, no uint32) (token string, ok bool)
 	// Grant returns what an API token opens, and GrantByID the same of one that was asked for before. Act makes the
-	// requests of Do be judged by a grant.
+	// requests of Do be checked by a grant.
 	Grant(ctx context.Context, token []byte) (Grant, error)
 	GrantByID(id string) (Grant, bool)
 	Act(id string)

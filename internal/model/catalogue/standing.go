@@ -10,13 +10,13 @@ import (
 
 // A Standing is what a request was admitted with: its channel, and the consumer or the producer as
 // which it acts. A request that lives long (a claim that waits, a batch, a body that comes slowly)
-// asks Judge at each step that takes or gives something, and goes on with the records that Standing
-// then has. One goroutine at a time uses a Standing. The zero value and nil stand for nothing, and Judge
+// asks Check at each step that takes or gives something, and goes on with the records that Standing
+// then has. One goroutine at a time uses a Standing. The zero value and nil stand for nothing, and Check
 // refuses nothing.
 type Standing struct {
 	catalogue *Catalogue
 	ctx       context.Context // of the whole request, see package request
-	at        uint64          // revision of the copy that was judged last
+	at        uint64          // revision of the copy that was checked last
 	Channel   *Channel
 	Consumer  *durable.Consumer // nil: the request does not act as a consumer
 	Producer  *durable.Producer // nil: nor as a producer
@@ -68,20 +68,20 @@ func (s Standing) In(ctx context.Context) Standing {
 	return s
 }
 
-// Judge returns nil while a new request with the same tokens would be admitted, and else the error
+// Check returns nil while a new request with the same tokens would be admitted, and else the error
 // with which it would be refused. It costs one load while the copy has not changed and no token ends.
-func (s *Standing) Judge() error {
+func (s *Standing) Check() error {
 	if s == nil || s.catalogue == nil || s.at == s.catalogue.revision.Load() && !s.ended() {
 		return nil
 	}
 	before := s.at
-	refusal := s.judge()
+	refusal := s.compare()
 	if refusal != nil {
 		// As for a new request: the copy may be behind another broker.
 		if err := s.catalogue.refreshFor(s.ctx); err != nil {
 			return err
 		}
-		refusal = s.judge()
+		refusal = s.compare()
 	}
 	if refusal == nil && s.still != nil {
 		if refusal = s.still(s.ctx); refusal != nil {
@@ -97,9 +97,9 @@ func (s *Standing) ended() bool {
 	return until != never && s.catalogue.now() >= until
 }
 
-// judge compares what the request was admitted with with the present copy. It keeps no token that was sent, but
+// compare compares what the request was admitted with with the present copy. It keeps no token that was sent, but
 // what the token was equal to.
-func (s *Standing) judge() error {
+func (s *Standing) compare() error {
 	c := s.catalogue
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -145,7 +145,7 @@ func (s *Standing) consumerID() string {
 }
 
 // Await returns a channel that gets a value when the copy takes a change of what the standing is
-// made of. stop ends that. A change before the call is missed: the caller asks Judge after it.
+// made of. stop ends that. A change before the call is missed: the caller asks Check after it.
 func (s *Standing) Await() (changed <-chan struct{}, stop func()) {
 	if s == nil || s.catalogue == nil {
 		return nil, func() {}

@@ -62,8 +62,8 @@ func TestAStandingEndsWhereANewRequestWouldBeRefused(t *testing.T) {
 			s, c, produces, consumes := admitted(t)
 			s.edit(tc.change)
 			require.NoError(t, c.Refresh(t.Context()))
-			require.Equal(t, tc.produces, produces.Judge())
-			require.Equal(t, tc.consumes, consumes.Judge())
+			require.Equal(t, tc.produces, produces.Check())
+			require.Equal(t, tc.consumes, consumes.Check())
 		})
 	}
 }
@@ -75,8 +75,8 @@ func TestAStandingHasTheRecordsThatCountNow(t *testing.T) {
 			"new", "new"
 	})
 	require.NoError(t, c.Refresh(t.Context()))
-	require.NoError(t, produces.Judge())
-	require.NoError(t, consumes.Judge())
+	require.NoError(t, produces.Check())
+	require.NoError(t, consumes.Check())
 	require.Equal(t, "new", produces.Producer.PublishSecret)
 	require.Equal(t, "new", produces.Channel.Channel.Intake)
 	require.Equal(t, "new", consumes.Consumer.Policy)
@@ -87,15 +87,15 @@ func TestAStandingHasTheRecordsThatCountNow(t *testing.T) {
 func TestAStandingMissesNoChange(t *testing.T) {
 	s, c, produces, _ := admitted(t)
 	asked := s.asked.Load()
-	require.NoError(t, produces.Judge())
+	require.NoError(t, produces.Check())
 	require.Equal(t, asked, s.asked.Load(), "a request that may go on asks no store")
 	s.edit(func(c *durable.Changes) { c.Producers[0].Token = "new" })
 	require.NoError(t, c.Refresh(t.Context()))
 	s.edit(func(c *durable.Changes) { c.Producers[0].Token = "pt" })
-	require.NoError(t, produces.Judge(), "the copy was behind: the refusal looks again, as for a new request")
+	require.NoError(t, produces.Check(), "the copy was behind: the refusal looks again, as for a new request")
 	s.edit(func(c *durable.Changes) { c.Producers[0].Token = "new" })
 	require.NoError(t, c.Refresh(t.Context()))
-	require.Equal(t, ErrProducerToken, produces.Judge())
+	require.Equal(t, ErrProducerToken, produces.Check())
 }
 
 func TestAChangeWakesThoseWhomItConcerns(t *testing.T) {
@@ -121,7 +121,7 @@ func TestAChangeWakesThoseWhomItConcerns(t *testing.T) {
 }
 
 // A copy that was replaced, because a backup was restored, wakes everybody.
-func TestARestorationWakesAndJudgesAll(t *testing.T) {
+func TestARestorationWakesAndChecksAll(t *testing.T) {
 	s, c, _, consumes := admitted(t)
 	changed, stop := consumes.Await()
 	defer stop()
@@ -131,18 +131,18 @@ func TestARestorationWakesAndJudgesAll(t *testing.T) {
 	require.NoError(t, c.Refresh(t.Context()))
 	require.NoError(t, c.audit(t.Context()))
 	require.Len(t, changed, 1)
-	require.Error(t, consumes.Judge())
+	require.Error(t, consumes.Check())
 }
 
 func TestAStandingOfNothingRefusesNothing(t *testing.T) {
 	var none *Standing
-	require.NoError(t, none.Judge())
+	require.NoError(t, none.Check())
 	changed, stop := none.Await()
 	require.Nil(t, changed)
 	stop()
 }
 
-func BenchmarkJudgeUnchanged(b *testing.B) {
+func BenchmarkCheckUnchanged(b *testing.B) {
 	s := &source{}
 	s.producer("p", "pt")
 	s.channel(7, "c", "ct")
@@ -151,7 +151,7 @@ func BenchmarkJudgeUnchanged(b *testing.B) {
 	st, err := c.AdmitProducer(b.Context(), "c", []byte("ct"), []byte("p"), []byte("pt"))
 	require.NoError(b, err)
 	for b.Loop() {
-		if st.Judge() != nil {
+		if st.Check() != nil {
 			b.Fatal("refused")
 		}
 	}

@@ -51,18 +51,18 @@ func TestAStandingByAnAPITokenEndsWithIt(t *testing.T) {
 	require.NoError(t, err)
 	claims, err := c.AdmitConsumer(t.Context(), "c", []byte("ct"), "k", []byte(tokens["consumer:c/k"]))
 	require.NoError(t, err)
-	require.NoError(t, publishes.Judge())
+	require.NoError(t, publishes.Check())
 	changed, stop := claims.Await()
 	defer stop()
 	s.change(func(ch *durable.Changes, _ int64) { ch.Tokens = ch.Tokens[1:] })
 	require.NoError(t, c.Refresh(t.Context()))
 	<-changed // whoever waits is told
-	require.ErrorIs(t, publishes.Judge(), ErrChannelToken)
-	require.NoError(t, claims.Judge())
+	require.ErrorIs(t, publishes.Check(), ErrChannelToken)
+	require.NoError(t, claims.Check())
 	now.Store(1_999_999)
-	require.NoError(t, claims.Judge())
+	require.NoError(t, claims.Check())
 	now.Store(2_000_000)
-	require.ErrorIs(t, claims.Judge(), ErrConsumerToken, "its time is over, and nothing has changed")
+	require.ErrorIs(t, claims.Check(), ErrConsumerToken, "its time is over, and nothing has changed")
 }
 
 func TestATokenBeforeARotationIsRightUntilItsEnd(t *testing.T) {
@@ -74,7 +74,7 @@ func TestATokenBeforeARotationIsRightUntilItsEnd(t *testing.T) {
 		ch.Channels[0].Token, ch.Channels[0].Former = "new", durable.Former{FormerToken: "ct", FormerUntilMs: 3_000_000}
 	})
 	require.NoError(t, c.Refresh(t.Context()))
-	require.NoError(t, st.Judge(), "a request that is under way goes on")
+	require.NoError(t, st.Check(), "a request that is under way goes on")
 	for _, channel := range []string{"ct", "new"} {
 		for _, producer := range []string{"pt", "new"} {
 			_, err = c.AdmitProducer(t.Context(), "c", []byte(channel), []byte("p"), []byte(producer))
@@ -84,7 +84,7 @@ func TestATokenBeforeARotationIsRightUntilItsEnd(t *testing.T) {
 	later, err := c.AdmitProducer(t.Context(), "c", []byte("new"), []byte("p"), []byte("pt"))
 	require.NoError(t, err)
 	now.Store(2_000_000)
-	require.ErrorIs(t, later.Judge(), ErrProducerToken)
+	require.ErrorIs(t, later.Check(), ErrProducerToken)
 	_, err = c.AdmitProducer(t.Context(), "c", []byte("ct"), []byte("p"), []byte("pt"))
 	require.ErrorIs(t, err, ErrProducerToken)
 	_, err = c.AdmitProducer(t.Context(), "c", []byte("ct"), []byte("p"), []byte("new"))
@@ -114,7 +114,7 @@ func TestComparingTheTokensOfAPublishAllocatesNothing(t *testing.T) {
 		ctx := t.Context()
 		require.Zero(t, testing.AllocsPerRun(200, func() {
 			st, err := c.AdmitProducer(ctx, "c", channel, id, producer)
-			if err != nil || st.Judge() != nil {
+			if err != nil || st.Check() != nil {
 				t.Fatal("it is right")
 			}
 		}), name)

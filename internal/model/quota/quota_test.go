@@ -204,7 +204,7 @@ func TestWithoutABoundNothingIsTaken(t *testing.T) {
 }
 
 // The schedules of producers without a bound are not counted. The first message behind a new bound is
-// judged by a count that has them.
+// checked against a count that has them.
 func TestABoundThatIsNewCountsTheSchedulesThatWaitAlready(t *testing.T) {
 	q, s, _ := newQuota(1000)
 	s.waiting = 3

@@ -150,7 +150,7 @@ func sentMedia(op *operation, e traffic.Exchange) string {
 	return sent
 }
 
-// loose reports whether the validator cannot judge a request: lines, a coded body, a form, whose values are texts, or
+// loose reports whether the validator cannot check a request: lines, a coded body, a form, whose values are texts, or
 // JSON in its place.
 func (d *document) loose(e traffic.Exchange) bool {
 	_, form := d.at(e.Route).Body.content()["application/x-www-form-urlencoded"]

@@ -32,8 +32,8 @@ var reserved = []string{"cume_dist", "dense_rank", "empty", "except", "first_val
 var functions = []string{"coalesce", "concat", "current_role", "current_user", "database", "greatest", "hex", "if",
 	"instr", "least", "length", "replace", "sha1", "unix_timestamp", "version"}
 
-// judge reports why MySQL 8 does not take a statement; nil: it does.
-func judge(p *sqlparser.Parser, statement string) error {
+// refusal reports why MySQL 8 does not take a statement; nil: it does.
+func refusal(p *sqlparser.Parser, statement string) error {
 	parsed, err := p.ParseStrictDDL(statement)
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func statements(t *testing.T) (all []string) {
 func TestMySQLReadsEachStatementOfTheStore(t *testing.T) {
 	p := parser(t)
 	for _, statement := range statements(t) {
-		if err := judge(p, statement); err != nil {
+		if err := refusal(p, statement); err != nil {
 			t.Errorf("%v\n%s", err, statement)
 		}
 	}
@@ -96,7 +96,7 @@ func TestMySQLReadsEachMigration(t *testing.T) {
 		require.NotEmpty(t, all, file)
 		statements += len(all)
 		for _, statement := range all {
-			if err := judge(p, statement); err != nil {
+			if err := refusal(p, statement); err != nil {
 				t.Errorf("%s: %v\n%s", filepath.Base(file), err, statement)
 			}
 		}
@@ -128,12 +128,12 @@ func TestWhatOnlyMariaDBReadsIsRefused(t *testing.T) {
 		"ALTER TABLE a DROP COLUMN IF EXISTS b",
 		"INSERT INTO a (b) VALUES (?) ON CONFLICT DO NOTHING", // SQLite
 	} {
-		require.Error(t, judge(p, statement), statement)
+		require.Error(t, refusal(p, statement), statement)
 	}
 	planted := 0
 	for _, statement := range statements(t) {
 		if strings.HasPrefix(statement, "INSERT ") || strings.HasPrefix(statement, "DELETE ") {
-			require.Error(t, judge(p, statement+"\nRETURNING id"), statement)
+			require.Error(t, refusal(p, statement+"\nRETURNING id"), statement)
 			planted++
 		}
 	}

@@ -91,7 +91,7 @@ func (w *world) final() {
 		}
 	}
 	for _, p := range w.published {
-		w.judge(p, stored[p.payload])
+		w.compareWithStore(p, stored[p.payload])
 	}
 	w.checkTurns(stored)
 	w.balance()
@@ -105,8 +105,8 @@ func (w *world) final() {
 	}
 }
 
-// judge compares what a producer was told of a message with what is stored.
-func (w *world) judge(p *post, m *durable.Message) {
+// compareWithStore compares what a producer was told of a message with what is stored.
+func (w *world) compareWithStore(p *post, m *durable.Message) {
 	unknown := false
 	for _, t := range p.tries {
 		unknown = unknown || t.unknown()

@@ -52,7 +52,7 @@ func Read(rc *fasthttp.RequestCtx, b *share.Bound, k share.Key, most int) (body 
 	} else { // one byte more shows that it is too large
 		err = g.read(stream, min(most+1, firstOfChunks), most+1)
 	}
-	if err = judge(rc, n, len(g.body), most, err); err != nil {
+	if err = problemOf(rc, n, len(g.body), most, err); err != nil {
 		g.drop()
 		return nil, 0, err
 	}
@@ -62,9 +62,9 @@ func Read(rc *fasthttp.RequestCtx, b *share.Bound, k share.Key, most int) (body 
 	return g.body, g.keep(), nil
 }
 
-// judge returns the problem of a body of which got bytes came before err; n is
+// problemOf returns the problem of a body of which got bytes came before err; n is
 // its announced length, negative for chunks.
-func judge(rc *fasthttp.RequestCtx, n, got, most int, err error) error {
+func problemOf(rc *fasthttp.RequestCtx, n, got, most int, err error) error {
 	whole := n < 0 && err == io.EOF // elsewhere than between chunks the error is another one
 	switch {
 	case got == n:

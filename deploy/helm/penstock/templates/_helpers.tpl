@@ -86,7 +86,7 @@ BROKER_LISTEN BROKER_TLS_LISTEN BROKER_TLS_CERT BROKER_TLS_KEY BROKER_TLS_CLIENT
 {{- end -}}
 
 {{/* What does not go together. */}}
-{{- define "penstock.judge" -}}
+{{- define "penstock.validate" -}}
 {{- $v := .Values -}}
 {{- $given := $v.secretSettings -}}
 {{- if eq $v.store "embedded" -}}

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/tool/egress"
 )
 
-// outcome judges the answer by the consumer's policy and returns the result to store.
+// outcome returns the result to store of an attempt whose answer has that verdict of the policy.
 func (v *delivery) outcome(res egress.Result, verdict policy.Verdict) outcome.Result {
 	d, m := v.d, v.d.metrics
 	metrics.Observe(m.AttemptSeconds, res.Took.Seconds(), v.traceID())
@@ -76,7 +76,7 @@ func (v *delivery) outcome(res egress.Result, verdict policy.Verdict) outcome.Re
 	return r
 }
 
-// answerOf is the end of an attempt as a policy judges it.
+// answerOf is the end of an attempt as a policy gets it.
 func answerOf(res *egress.Result) policy.Answer {
 	return policy.Answer{Status: res.Status, Complete: res.Err == nil, RetryAfter: res.RetryAfter,
 		Deferred: res.Reply == egress.Deferred, Refused: res.Reply == egress.Refused}

@@ -11,11 +11,11 @@ import (
 	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
-// A judge decides by the filters of a channel which consumers a message leaves out. The message
-// records it, so each message is judged once. It is judged before it waits for a transaction, in
-// the goroutine that submits it. Only where the catalogue changed meanwhile is it judged again: the
+// filters decide by the filters of a channel which consumers a message leaves out. The message
+// records it, so each message is filtered once. It is filtered before it waits for a transaction, in
+// the goroutine that submits it. Only where the catalogue changed meanwhile is it filtered again: the
 // insert refuses the verdict of an old copy, because of the shape.
-type judge struct {
+type filters struct {
 	catalogue *catalogue.Catalogue
 	metrics   *metrics.Metrics
 	// slots bounds the concurrent evaluations, and thereby the memory of parsed payloads. Channels get
@@ -23,50 +23,50 @@ type judge struct {
 	slots *share.Bound
 }
 
-func newJudge(o Options) *judge {
-	return &judge{catalogue: o.Catalogue, metrics: o.Metrics, slots: share.New(share.Options{Name: "filters",
+func newFilters(o Options) *filters {
+	return &filters{catalogue: o.Catalogue, metrics: o.Metrics, slots: share.New(share.Options{Name: "filters",
 		Most: 2 * int64(runtime.GOMAXPROCS(0))})}
 }
 
 // Bounds returns what producers and channels share: evaluations of filters, transactions of schedules.
 func (s *Submitter) Bounds() []*share.Bound {
-	return []*share.Bound{s.committer.judge.slots, s.scheduler.slots}
+	return []*share.Bound{s.committer.filters.slots, s.scheduler.slots}
 }
 
-// all judges messages that are new.
-func (j *judge) all(writes []write) {
-	if !j.catalogue.AnyFilters() {
+// all filters messages that are new.
+func (f *filters) all(writes []write) {
+	if !f.catalogue.AnyFilters() {
 		return
 	}
 	for i := range writes {
 		m := writes[i].msg
-		if ch := j.catalogue.ChannelByNo(m.ChannelNo); ch != nil && ch.Filters != nil {
-			j.one(ch, m)
+		if ch := f.catalogue.ChannelByNo(m.ChannelNo); ch != nil && ch.Filters != nil {
+			f.one(ch, m)
 		}
 	}
 }
 
 // one sets the fields of a message that its channel decides.
-func (j *judge) one(ch *catalogue.Channel, m *durable.Message) {
+func (f *filters) one(ch *catalogue.Channel, m *durable.Message) {
 	m.Audience, m.Shape, m.LeftOut = ch.Audience, ch.Shape, ""
 	if ch.Filters == nil {
 		return
 	}
 	who := share.Channel(m.ChannelNo)
-	_ = j.slots.Wait(context.Background(), who, 1) // evaluations are short: its turn comes
-	defer j.slots.Give(who, 1)
-	seen := j.catalogue.Seen(m)
+	_ = f.slots.Wait(context.Background(), who, 1) // evaluations are short: its turn comes
+	defer f.slots.Give(who, 1)
+	seen := f.catalogue.Seen(m)
 	var out durable.PositionSet
-	for position, f := range ch.Filters {
-		if f == nil || m.Addressed != "" && !m.Addressed.Has(position) {
+	for position, rule := range ch.Filters {
+		if rule == nil || m.Addressed != "" && !m.Addressed.Has(position) {
 			continue
 		}
-		v := f.Decide(&seen)
+		v := rule.Decide(&seen)
 		if v != filter.Match {
 			out.Add(position)
 		}
 		if v > filter.NoMatch {
-			j.metrics.FilterErrors.WithLabelValues(v.String()).Inc()
+			f.metrics.FilterErrors.WithLabelValues(v.String()).Inc()
 		}
 	}
 	m.LeftOut = out.Positions()
