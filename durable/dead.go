@@ -141,10 +141,10 @@ func (s *Store) RedriveAgain(ctx context.Context, consumerNo uint32, ids []ident
 	return s.reopen(ctx, "redrive", consumerNo, ids, nowMs, ByBroker)
 }
 
-// Revive turns one dead letter into an open job that keeps its attempts, due at nowMs.
+// Reopen turns one dead letter into an open job that keeps its attempts, due at nowMs.
 // ErrNotFound: the job is not dead, or another call moved it first.
-func (s *Store) Revive(ctx context.Context, consumerNo uint32, id ident.ID, nowMs int64) (OpenJob, error) {
-	moved, err := s.reopen(ctx, "revive", consumerNo, []ident.ID{id}, nowMs, ByWorker)
+func (s *Store) Reopen(ctx context.Context, consumerNo uint32, id ident.ID, nowMs int64) (OpenJob, error) {
+	moved, err := s.reopen(ctx, "reopen", consumerNo, []ident.ID{id}, nowMs, ByWorker)
 	if err != nil {
 		return OpenJob{}, err
 	}

@@ -5,7 +5,7 @@
 //
 // # What is on disk when a call returns
 //
-// Insert, Record, every Put, Redrive, Revive and SaveWatermarks return nil only after the
+// Insert, Record, every Put, Redrive, Reopen and SaveWatermarks return nil only after the
 // server has answered the commit. The data is then flushed to disk, given
 // innodb_flush_log_at_trx_commit=1 (and sync_binlog=1 with a binary log) or SQLite's
 // synchronous=FULL. Warnings returns a sentence for each weaker setting of a server.

@@ -323,8 +323,8 @@ func TestFaultKillOfOneBrokerIsTakenOverByAnother(t *testing.T) {
 }
 
 // The ack of a death is lost with Redis's memory of everything since: the dead
-// job is still leased there. Whoever revives it gets a lease of its own.
-func TestFaultLostAckOfADeadJobDoesNotKeepItFromBeingRevived(t *testing.T) {
+// job is still leased there. Whoever reopens it gets a lease of its own.
+func TestFaultLostAckOfADeadJobDoesNotKeepItFromBeingReopened(t *testing.T) {
 	onEachStore(t, func(t *testing.T, w *world) {
 		w.with(quick...).with("BROKER_STOP_TIMEOUT=1h") // the lease will not end by itself
 		p := w.start(envKill + "=" + failpoint.AfterOutcome + ":1")

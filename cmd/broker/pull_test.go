@@ -30,7 +30,7 @@ func TestPull(t *testing.T) {
 			"the body of a transition must be right":            transitionBodies,
 			"of 50 racing workers one wins and knows it":        racingWorkers,
 			"of 50 workers racing for a dead job one wins":      racingForADeadJob,
-			"a revived job counts one attempt more":             revivedJob,
+			"a reopened job counts one attempt more":            reopenedJob,
 			"a wrong lease is refused":                          wrongLease,
 			"a job is moved by its own consumer only":           foreignJobs,
 			"tokens are checked in the order of the contract":   pullAuthorisation,
@@ -294,7 +294,7 @@ func racingForADeadJob(t *testing.T, p *process) {
 	}
 }
 
-func revivedJob(t *testing.T, p *process) {
+func reopenedJob(t *testing.T, p *process) {
 	s := p.stage(t, "k")
 	id := s.inState("k", "DEAD")
 	require.Equal(t, 1, s.job("k", id).Attempts)

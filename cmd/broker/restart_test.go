@@ -240,8 +240,8 @@ func TestRestartKeepsEverything(t *testing.T) {
 		for _, state := range []string{"DELIVERED", "DEAD"} {
 			jobs[state] = s.inState("k", state)
 		}
-		revived := s.inState("k", "DEAD")
-		require.Equal(t, 202, s.do("POST", s.job("k", revived).JobRequeueURL, "", consumerTokens("k")...).status)
+		reopened := s.inState("k", "DEAD")
+		require.Equal(t, 202, s.do("POST", s.job("k", reopened).JobRequeueURL, "", consumerTokens("k")...).status)
 		for i := range 5 {
 			s.publish(fmt.Sprint(i), "X-Broker-Message-Priority", fmt.Sprint(i%2))
 		}

@@ -136,7 +136,7 @@ func expireAfterRedrive(t *testing.T, p *process) {
 	s.awaitStatus(at, "DEAD")
 	s.put(s.path("/consumer/k"), "ttl", "6s")
 	time.Sleep(2 * time.Second)
-	require.Equal(t, "DEAD", s.message(at).Jobs[0].Status, "a longer one revives nothing")
+	require.Equal(t, "DEAD", s.message(at).Jobs[0].Status, "a longer one brings nothing back")
 	begun := time.Now()
 	require.Equal(t, 202, s.redriveAll("k", "k-token").status)
 	require.Len(t, s.awaitQueued("k", 1), 1)

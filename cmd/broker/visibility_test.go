@@ -22,7 +22,7 @@ func TestPullVisibility(t *testing.T) {
 			"IncrementalTimeout adds to the visibility timeout":                 longerVisibility,
 			"to ask for the same state does not extend the lease":               noExtension,
 			"a worker that is too late is told so":                              lateWorker,
-			"a revived job that times out is dead again":                        revivedExpiry,
+			"a reopened job that times out is dead again":                       reopenedExpiry,
 			"GET shows the length of a lease":                                   shownVisibility,
 			"a renewal lasts as long as it says":                                saidRenewal,
 		} {
@@ -189,7 +189,7 @@ func lateWorker(t *testing.T, p *process) {
 	require.Equal(t, 2, s.job("k", id).Attempts)
 }
 
-func revivedExpiry(t *testing.T, p *process) {
+func reopenedExpiry(t *testing.T, p *process) {
 	s := p.stage(t, "k")
 	id := s.newJob("k")
 	s.claim("k", id)
@@ -201,6 +201,6 @@ func revivedExpiry(t *testing.T, p *process) {
 	require.True(t, strings.Contains(j.Reason, "lease"), j.Reason)
 	require.Empty(t, s.queued("k", ""))
 	s.claim("k", id)
-	require.Equal(t, 3, s.job("k", id).Attempts, "reviving is not bounded by the retries")
+	require.Equal(t, 3, s.job("k", id).Attempts, "reopening is not bounded by the retries")
 	require.Equal(t, 202, s.move("k", id, to("DELIVERED")).status)
 }

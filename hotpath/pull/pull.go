@@ -57,7 +57,7 @@ type Queue interface {
 
 // A Store is the part of durable.Store that pull consumers work with.
 type Store interface {
-	Revive(ctx context.Context, consumerNo uint32, id ident.ID, nowMs int64) (durable.OpenJob, error)
+	Reopen(ctx context.Context, consumerNo uint32, id ident.ID, nowMs int64) (durable.OpenJob, error)
 	Backlog(ctx context.Context, k durable.Consumer, limit int) (durable.Backlog, error)
 	Tasks(ctx context.Context, channelNo uint32, ids []ident.ID) (map[ident.ID]string, error)
 	PostExchange(ctx context.Context, e durable.Exchange) error

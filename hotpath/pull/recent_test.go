@@ -48,7 +48,7 @@ func (w *witness) ListMessages(context.Context, uint32, ident.ID, int) ([]durabl
 	return []durable.Message{{ID: ident.AtMillis(1), ChannelNo: 1, Audience: 1}}, nil
 }
 
-func (w *witness) Revive(_ context.Context, _ uint32, id ident.ID, _ int64) (durable.OpenJob, error) {
+func (w *witness) Reopen(_ context.Context, _ uint32, id ident.ID, _ int64) (durable.OpenJob, error) {
 	delete(w.states, id)
 	return durable.OpenJob{}, nil
 }

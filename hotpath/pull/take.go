@@ -79,8 +79,8 @@ func (m *move) putBack(ctx context.Context, round int) (lease redisq.Lease, err 
 	}
 	attempts := s.Attempts
 	if s.Status == durable.Dead {
-		open, err := p.store.Revive(ctx, m.k.No, m.id, p.nowMs())
-		if errors.Is(err, durable.ErrNotFound) && round < 3 { // another worker revived it first
+		open, err := p.store.Reopen(ctx, m.k.No, m.id, p.nowMs())
+		if errors.Is(err, durable.ErrNotFound) && round < 3 { // another worker reopened it first
 			return m.inFlight(ctx, round+1)
 		}
 		if err != nil {

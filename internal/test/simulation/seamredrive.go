@@ -88,8 +88,8 @@ func (t storeSeam) RedriveAgain(ctx context.Context, consumerNo uint32, ids []id
 	})
 }
 
-func (t storeSeam) Revive(ctx context.Context, consumerNo uint32, id ident.ID, nowMs int64) (durable.OpenJob, error) {
-	moved, err := t.reopen(ctx, "Revive", consumerNo, func(ctx context.Context) ([]durable.OpenJob, error) {
+func (t storeSeam) Reopen(ctx context.Context, consumerNo uint32, id ident.ID, nowMs int64) (durable.OpenJob, error) {
+	moved, err := t.reopen(ctx, "Reopen", consumerNo, func(ctx context.Context) ([]durable.OpenJob, error) {
 		j, err := t.s.Revive(ctx, consumerNo, id, nowMs)
 		if err != nil {
 			return nil, err

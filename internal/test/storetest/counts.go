@@ -51,7 +51,7 @@ var countTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.Equal(t, []int{1, 3}, []int{givenBack, leases})
 
-		_, err = f.Revive(f.ctx, k, id[0], 6000)
+		_, err = f.Reopen(f.ctx, k, id[0], 6000)
 		require.NoError(t, err)
 		got = f.state(t, k, id[0])
 		require.Equal(t, []int{4, 3, 1}, []int{got.Attempts, got.LeasesLost, got.GivenBack}, "a worker took it: they go on")

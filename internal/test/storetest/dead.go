@@ -100,7 +100,7 @@ var deadTests = map[string]func(*testing.T, *fixture){
 		f.record(t, dead(k, id[0], 6, 1000), retry(k, id[1], 1, 1000))
 		var won atomic.Int32
 		race(8, func(int) {
-			j, err := f.Revive(f.ctx, k, id[0], 7000)
+			j, err := f.Reopen(f.ctx, k, id[0], 7000)
 			switch {
 			case err == nil:
 				won.Add(1)
@@ -115,7 +115,7 @@ var deadTests = map[string]func(*testing.T, *fixture){
 		})
 		require.EqualValues(t, 1, won.Load())
 		require.Equal(t, durable.Open, f.state(t, k, id[0]).Status)
-		_, err := f.Revive(f.ctx, k, id[1], 1)
+		_, err := f.Reopen(f.ctx, k, id[1], 1)
 		require.ErrorIs(t, err, durable.ErrNotFound)
 	},
 	"of a redrive and a revival that race for a job, one succeeds": func(t *testing.T, f *fixture) {
@@ -130,7 +130,7 @@ var deadTests = map[string]func(*testing.T, *fixture){
 						t.Error(err)
 					}
 					won.Add(int32(len(moved)))
-				} else if _, err := f.Revive(f.ctx, k, j, 1); err == nil {
+				} else if _, err := f.Reopen(f.ctx, k, j, 1); err == nil {
 					won.Add(1)
 				} else if !isNotFound(err) {
 					t.Error(err)

@@ -105,7 +105,7 @@ var deadGroupTests = map[string]func(*testing.T, *fixture){
 		_, err := f.Redrive(f.ctx, k, []ident.ID{id[0], id[9]}, 5000)
 		require.NoError(t, err)
 		require.EqualValues(t, 8, f.requireGroups(t, k)[cause.OfAttempt(500, "status 500")].Jobs)
-		_, err = f.Revive(f.ctx, k, id[1], 5000)
+		_, err = f.Reopen(f.ctx, k, id[1], 5000)
 		require.NoError(t, err)
 		heads, _, err := f.DeadHeads(f.ctx, k, id[2], 2)
 		require.NoError(t, err)

@@ -65,7 +65,7 @@ var stepTests = map[string]func(*testing.T, *fixture){
 		_, err = f.RedriveAgain(f.ctx, k, id[:1], 6000)
 		require.NoError(t, err)
 		f.record(t, dead(k, id[0], 1, 7000))
-		_, err = f.Revive(f.ctx, k, id[0], 8000)
+		_, err = f.Reopen(f.ctx, k, id[0], 8000)
 		require.NoError(t, err)
 		ok := delivered(k, id[0], 2, 9000)
 		ok.Tracked, ok.Node, ok.DurationMs = true, 0x10000, 31
