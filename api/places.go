@@ -41,9 +41,9 @@ func (p *Places) Bounds() []*share.Bound { return []*share.Bound{p.main, p.late}
 
 // A seat is the place of a connection. Its methods cost no lock, except when the place changes.
 type seat struct {
-	hold atomic.Pointer[share.Hold] // nil: none is counted, or the connection was ended
-	late atomic.Bool                // it is one of the late places
-	due  atomic.Int64               // when the head must be there, Unix ns, if late
+	permit atomic.Pointer[share.Permit] // nil: none is counted, or the connection was ended
+	late   atomic.Bool                  // it is one of the late places
+	due    atomic.Int64                 // when the head must be there, Unix ns, if late
 }
 
 // headDue returns when the head of a late connection must be there; zero: it is not late.
@@ -66,8 +66,8 @@ func (p *Places) admit(c *clientConn) bool {
 
 // enter takes a place of a bound instead of the one that the connection has.
 func (p *Places) enter(b *share.Bound, c *clientConn) bool {
-	var h *share.Hold
-	h = b.Hold(c.address(), func() { c.giveUp(h) })
+	var h *share.Permit
+	h = b.Permit(c.address(), func() { c.giveUp(h) })
 	took := h.Take(1)
 	if !took { // that may have made another connection go
 		took = h.Take(1)
@@ -76,7 +76,7 @@ func (p *Places) enter(b *share.Bound, c *clientConn) bool {
 		h.Close()
 		return false
 	}
-	if old := c.seat.hold.Swap(h); old != nil {
+	if old := c.seat.permit.Swap(h); old != nil {
 		old.Close()
 	}
 	return true
@@ -86,8 +86,8 @@ func (c *clientConn) address() share.Key { return share.Address(share.AddressOf(
 
 // giveUp ends a connection that rests. What its client has sent already is still read and answered:
 // only the side that reads is closed, and the server then closes the connection.
-func (c *clientConn) giveUp(h *share.Hold) {
-	if c.seat.hold.CompareAndSwap(h, nil) {
+func (c *clientConn) giveUp(h *share.Permit) {
+	if c.seat.permit.CompareAndSwap(h, nil) {
 		h.Close()
 		_ = c.CloseRead() // it is closed already
 	}
@@ -95,28 +95,28 @@ func (c *clientConn) giveUp(h *share.Hold) {
 
 // leave gives the place back.
 func (c *clientConn) leave() {
-	if h := c.seat.hold.Swap(nil); h != nil {
+	if h := c.seat.permit.Swap(nil); h != nil {
 		h.Close()
 	}
 }
 
 // await says that the connection waits for its first request.
 func (c *clientConn) await() {
-	if h := c.seat.hold.Load(); h != nil {
+	if h := c.seat.permit.Load(); h != nil {
 		h.RestSince(time.Now().Add(-unserved))
 	}
 }
 
 // Rest says that the connection waits for the next request.
 func (c *clientConn) Rest() {
-	if h := c.seat.hold.Load(); h != nil {
+	if h := c.seat.permit.Load(); h != nil {
 		h.Rest()
 	}
 }
 
 // work says that a request is there. It returns false if the connection was ended.
 func (c *clientConn) work() bool {
-	h := c.seat.hold.Load()
+	h := c.seat.permit.Load()
 	return h != nil && h.Work()
 }
 

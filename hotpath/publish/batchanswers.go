@@ -49,12 +49,12 @@ type answers struct {
 	taken     chan struct{} // capacity 1: answers were written to the client
 
 	mu       sync.Mutex
-	more     sync.Cond   // there are results, or no more will come
-	blocks   [][]byte    // results, each as add encodes it
-	at       int         // bytes of blocks[0] that were taken
-	hold     *share.Hold // since WriteTo
-	size     int64       // capacity of blocks, counted in hold
-	most     bool        // size is more than the share of the producer
+	more     sync.Cond     // there are results, or no more will come
+	blocks   [][]byte      // results, each as add encodes it
+	at       int           // bytes of blocks[0] that were taken
+	permit   *share.Permit // since WriteTo
+	size     int64         // capacity of blocks, counted in permit
+	most     bool          // size is more than the share of the producer
 	ended    bool
 	lines    int64 // added
 	writing  time.Time
@@ -194,11 +194,11 @@ func (a *answers) count(n int64) {
 	a.size += n
 	switch {
 	case n < 0:
-		a.hold.Give(-n)
+		a.permit.Give(-n)
 		a.most = false
 	default:
-		if a.most = !a.hold.Take(n); a.most {
-			a.hold.Add(n)
+		if a.most = !a.permit.Take(n); a.most {
+			a.permit.Add(n)
 		}
 	}
 }
@@ -238,7 +238,7 @@ func (a *answers) drop() {
 	defer a.mu.Unlock()
 	a.blocks = nil
 	a.size = 0
-	a.hold.Close()
+	a.permit.Close()
 }
 
 // full reports whether the client has left too many results unread.
@@ -261,7 +261,7 @@ func (a *answers) stalled() time.Duration {
 
 // wrote marks the answers that next returned as written.
 func (a *answers) wrote(n int) {
-	a.hold.Moved(n)
+	a.permit.Moved(n)
 	a.mu.Lock()
 	a.writing = time.Time{}
 	a.mu.Unlock()

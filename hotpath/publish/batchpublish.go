@@ -153,13 +153,13 @@ func newBatch(ctx context.Context, from Drafter, body io.Reader, length int, con
 // open counts the buffer of the reader. It reports whether there is room; Close is due in any case.
 // Under pressure the slowest batches are ended.
 func (b *batch) open() bool {
-	b.body.hold = b.p.bytes.Hold(b.key(), b.body.End)
-	return b.body.hold.Take(lineBuffer)
+	b.body.permit = b.p.bytes.Permit(b.key(), b.body.End)
+	return b.body.permit.Take(lineBuffer)
 }
 
 // Close gives back what the batch holds. fasthttp calls it also where it does not get to WriteTo.
 func (b *batch) Close() error {
-	b.body.hold.Close()
+	b.body.permit.Close()
 	b.p.bytes.Give(b.key(), b.held)
 	b.held = 0
 	return nil
@@ -174,7 +174,7 @@ func (b *batch) Read([]byte) (int, error) { return 0, errors.ErrUnsupported }
 // WriteTo reads the request and writes its answers. An error closes the connection: the answers are
 // incomplete, or the start of the next request is unknown.
 func (b *batch) WriteTo(w io.Writer) (written int64, err error) {
-	b.answers.hold = b.p.answers.Hold(b.key(), b.wire.end)
+	b.answers.permit = b.p.answers.Permit(b.key(), b.wire.end)
 	defer b.Close()
 	var parts sync.WaitGroup
 	var read, collected error

@@ -179,13 +179,13 @@ func (b *batch) room(c *chunk) bool {
 		return true
 	}
 	more := c.cost - c.held + roomStep
-	switch hold := b.body.hold; {
-	case hold.Take(more):
+	switch permit := b.body.permit; {
+	case permit.Take(more):
 	case len(c.drafts) > 0:
 		return false
 	default:
 		b.wire.alive()
-		if !hold.Await(b.wire.ctx, more, accept.LinePatience) {
+		if !permit.Await(b.wire.ctx, more, accept.LinePatience) {
 			return true
 		}
 	}
@@ -202,7 +202,7 @@ func (b *batch) drop(c *chunk) {
 		d.free()
 	}
 	if c.held > 0 {
-		b.body.hold.Give(c.held)
+		b.body.permit.Give(c.held)
 		c.held = 0
 	}
 }

@@ -46,11 +46,11 @@ type Body struct {
 	wire   *wire
 	length int // below 0: it comes in chunks
 	read   int
-	whole  bool        // the rate is that of the whole body
-	hold   *share.Hold // of what the body holds; nil: nothing
-	begun  time.Time   // of the body, or of the present line
-	part   int         // bytes of the present line
-	left   time.Time   // when the last read ended; zero: there was none
+	whole  bool          // the rate is that of the whole body
+	permit *share.Permit // of what the body holds; nil: nothing
+	begun  time.Time     // of the body, or of the present line
+	part   int           // bytes of the present line
+	left   time.Time     // when the last read ended; zero: there was none
 }
 
 // Body returns the body of a request whose client may be slow, but may not stop. Only its end is
@@ -84,8 +84,8 @@ func (b *Body) due() time.Time {
 // came counts bytes that came. Lines end with a line break, events with a brace.
 func (b *Body) came(p []byte) {
 	b.read += len(p)
-	if b.hold != nil {
-		b.hold.Moved(len(p))
+	if b.permit != nil {
+		b.permit.Moved(len(p))
 	}
 	if b.whole || len(p) == 0 {
 		return

@@ -28,7 +28,7 @@ func TestBatchAnswersAreOfTheirType(t *testing.T) {
 	members := strictjson.Of(apitype.BatchResult{})
 	channel := strings.Repeat("c", 255)
 	a := newAnswers(channel)
-	a.hold = answer.NewBound(1<<30).Hold(share.Producer(1), nil)
+	a.permit = answer.NewBound(1<<30).Permit(share.Producer(1), nil)
 	var want []apitype.BatchResult
 	add := func(m *durable.Message, err error, r apitype.BatchResult) {
 		if r.MessageID != "" {
@@ -132,7 +132,7 @@ func TestABatchLineTakesTheMembersOfItsType(t *testing.T) {
 func TestWrittenAnswersAreTheseBytes(t *testing.T) {
 	m := &durable.Message{ID: ident.AtMillis(1), Key: "m"}
 	a := newAnswers("c")
-	a.hold = answer.NewBound(1<<30).Hold(share.Producer(1), nil)
+	a.permit = answer.NewBound(1<<30).Permit(share.Producer(1), nil)
 	a.add(m, nil, policy.Intake{}, 0)
 	a.add(nil, problem.New(400, "code", "a \"b\""), policy.Intake{}, 0)
 	a.add(m, durable.ErrDuplicate, policy.Intake{}, 0)

@@ -57,7 +57,7 @@ func (b *Bulks) expand(ctx context.Context, bulk *durable.Bulk, spec *Spec, at *
 		}
 		shown.Store(time.Now().UnixMilli())
 		b.count(step)
-		at.hold.Moved(n)
+		at.permit.Moved(n)
 		if step.Last {
 			b.Log.Info("a bulk is done", "bulk", bulk.ID.String(), "rows", step.To.Row)
 			b.ended.WithLabelValues("done").Inc()

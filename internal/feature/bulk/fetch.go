@@ -205,7 +205,7 @@ func (b *Bulks) download(ctx context.Context, bulk *durable.Bulk, spec *Spec, at
 	defer answer.Body.Close()
 	text, err := b.textOf(answer, func(n int) {
 		c.got.Add(int64(n))
-		at.hold.Moved(n)
+		at.permit.Moved(n)
 	})
 	if err != nil {
 		return nil, err
@@ -263,16 +263,16 @@ func newCounter(format string) counter { return counter{end: rowEnd{csv: format 
 
 // A chunker stores a body that comes in chunks of one size, the last one excepted.
 type chunker struct {
-	bulks *Bulks
-	owner durable.BulkOwner
-	from  uint32 // its producer
-	size  int
-	rows  counter
-	buf   []byte
-	hold  *share.Hold // of buf; nil: it is not counted
-	no    int64
-	bytes int64
-	got   atomic.Int64 // bytes of a fetch that came over the wire
+	bulks  *Bulks
+	owner  durable.BulkOwner
+	from   uint32 // its producer
+	size   int
+	rows   counter
+	buf    []byte
+	permit *share.Permit // of buf; nil: it is not counted
+	no     int64
+	bytes  int64
+	got    atomic.Int64 // bytes of a fetch that came over the wire
 }
 
 // gzipBegin is how gzip begins, and neither a name in UTF-8 nor JSON.
@@ -283,7 +283,7 @@ func (c *chunker) fill(from *stream) (whole bool, err error) {
 	c.buf = c.buf[:0]
 	for len(c.buf) < c.size {
 		if len(c.buf) == cap(c.buf) {
-			if c.buf, err = grow(c.buf, c.size, c.hold); err != nil {
+			if c.buf, err = grow(c.buf, c.size, c.permit); err != nil {
 				return false, err
 			}
 		}

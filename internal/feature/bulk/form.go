@@ -87,14 +87,14 @@ func malformed(err error) error {
 	return errForm
 }
 
-// begin reads the options, if there are any, which hold counts, and goes to the part file.
-func (f *form) begin(hold *share.Hold) (options []byte, err error) {
+// begin reads the options, if there are any, which permit counts, and goes to the part file.
+func (f *form) begin(permit *share.Permit) (options []byte, err error) {
 	if err = f.next(); err == io.EOF {
 		return nil, errNoFile
 	}
 	if err == nil && f.part.FormName() == optionsPart {
 		f.told = true
-		options, err = readText(f.part, maxRequest, hold)
+		options, err = readText(f.part, maxRequest, permit)
 		switch {
 		case errors.Is(err, coding.ErrTooLarge):
 			return nil, errOptions

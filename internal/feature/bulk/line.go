@@ -62,9 +62,9 @@ func (b *Bulks) Bounds() (all []*share.Bound) {
 
 // A place is that of one bulk.
 type place struct {
-	hold  *share.Hold
-	ended atomic.Bool
-	stop  atomic.Pointer[context.CancelFunc] // of a fetch
+	permit *share.Permit
+	ended  atomic.Bool
+	stop   atomic.Pointer[context.CancelFunc] // of a fetch
 }
 
 // end makes the owner give the bulk back: an expansion between two steps, a fetch at once.
@@ -116,21 +116,21 @@ func (b *Bulks) claimRound(ctx context.Context, works *sync.WaitGroup, l *line) 
 func (b *Bulks) begin(ctx context.Context, works *sync.WaitGroup, l *line, q durable.BulkQueue) (began bool,
 	err error) {
 	at := &place{}
-	at.hold = l.places.Hold(share.Producer(q.ProducerNo), at.end)
-	if !at.hold.Take(1) {
-		at.hold.Close()
+	at.permit = l.places.Permit(share.Producer(q.ProducerNo), at.end)
+	if !at.permit.Take(1) {
+		at.permit.Close()
 		return false, nil
 	}
 	var owner [16]byte
 	_, _ = rand.Read(owner[:]) // never fails, says its documentation
 	bulk, err := b.Store.ClaimBulk(ctx, owner, q)
 	if err != nil || bulk == nil {
-		at.hold.Close()
+		at.permit.Close()
 		return false, err
 	}
 	works.Go(func() {
 		defer func() {
-			at.hold.Close()
+			at.permit.Close()
 			b.Wake()
 		}()
 		b.active.Inc()

@@ -29,13 +29,13 @@ import (
 
 // An upload is the request of a bulk while its body comes.
 type upload struct {
-	rc   *fasthttp.RequestCtx
-	ctx  context.Context // of the request
-	st   *catalogue.Standing
-	bulk *durable.Bulk
-	spec *Spec
-	hold *share.Hold // of the memory that it takes
-	body *stream
+	rc     *fasthttp.RequestCtx
+	ctx    context.Context // of the request
+	st     *catalogue.Standing
+	bulk   *durable.Bulk
+	spec   *Spec
+	permit *share.Permit // of the memory that it takes
+	body   *stream
 }
 
 // Accept is POST /channel/{channel}/bulk. A 202 means that the bulk is stored: a body whole, in
@@ -124,9 +124,9 @@ func (b *Bulks) reading(u *upload, most int64, take func(*upload) error) error {
 		return intake.ErrTooLarge
 	}
 	body := b.Publisher.Body(u.rc, u.st)
-	u.hold = b.Bodies.Hold(share.Producer(u.bulk.ProducerNo), body.End)
-	defer u.hold.Close()
-	u.body = newStream(body, u.hold.Moved, most)
+	u.permit = b.Bodies.Permit(share.Producer(u.bulk.ProducerNo), body.End)
+	defer u.permit.Close()
+	u.body = newStream(body, u.permit.Moved, most)
 	defer u.body.close()
 	if err = u.decode(codings); err == nil {
 		err = take(u)
@@ -136,7 +136,7 @@ func (b *Bulks) reading(u *upload, most int64, take func(*upload) error) error {
 
 // decode undoes a coding of what is read of the body, or of the part file.
 func (u *upload) decode(value string) error {
-	if value != "" && !u.hold.Await(u.ctx, coding.Window, roomPatience) {
+	if value != "" && !u.permit.Await(u.ctx, coding.Window, roomPatience) {
 		return problem.ErrOverloaded
 	}
 	return u.body.decode(value)
@@ -170,7 +170,7 @@ func path(ch *catalogue.Channel, bulk *durable.Bulk) string {
 
 // takeRequest stores a bulk whose file is fetched later.
 func (b *Bulks) takeRequest(u *upload) error {
-	text, err := readText(u.body, maxRequest, u.hold)
+	text, err := readText(u.body, maxRequest, u.permit)
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (b *Bulks) takeRequest(u *upload) error {
 // takeForm stores a bulk with the part file of a form. said are the options in the headers, if any.
 func (b *Bulks) takeForm(u *upload, boundary string, said *apitype.BulkRequest) error {
 	f := u.body.unwrap(boundary)
-	text, err := f.begin(u.hold)
+	text, err := f.begin(u.permit)
 	if err != nil {
 		return u.body.cause(err)
 	}
@@ -254,7 +254,7 @@ func (b *Bulks) create(ctx context.Context, bulk *durable.Bulk, spec *Spec, chun
 func (b *Bulks) takeBody(u *upload) error {
 	bulk, spec := u.bulk, u.spec
 	c := chunker{bulks: b, owner: bulk.BulkOwner, from: bulk.ProducerNo, size: spec.ChunkSize,
-		rows: newCounter(spec.Format), hold: u.hold}
+		rows: newCounter(spec.Format), permit: u.permit}
 	whole, err := c.fill(u.body)
 	if err != nil {
 		return err

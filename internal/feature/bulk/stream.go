@@ -112,21 +112,21 @@ const (
 	roomPatience = time.Second
 )
 
-// grow makes room for more of a text of at most that many bytes: twice as much as has come. hold counts
+// grow makes room for more of a text of at most that many bytes: twice as much as has come. permit counts
 // it; nil: it is not counted.
-func grow(text []byte, most int, hold *share.Hold) ([]byte, error) {
+func grow(text []byte, most int, permit *share.Permit) ([]byte, error) {
 	room := min(max(2*cap(text), firstPiece), most)
-	if hold != nil && !hold.Await(context.Background(), int64(room-cap(text)), roomPatience) {
+	if permit != nil && !permit.Await(context.Background(), int64(room-cap(text)), roomPatience) {
 		return nil, problem.ErrOverloaded
 	}
 	return append(make([]byte, 0, room), text...), nil
 }
 
-// readText reads a text of at most that many bytes to its end, which hold counts.
-func readText(from io.Reader, most int, hold *share.Hold) (text []byte, err error) {
+// readText reads a text of at most that many bytes to its end, which permit counts.
+func readText(from io.Reader, most int, permit *share.Permit) (text []byte, err error) {
 	for {
 		if len(text) == cap(text) {
-			if text, err = grow(text, most+1, hold); err != nil {
+			if text, err = grow(text, most+1, permit); err != nil {
 				return nil, err
 			}
 		}

@@ -219,16 +219,16 @@ func TestWhatIsDecodedIsBoundedAndTheWireIsItsProgress(t *testing.T) {
 
 func TestTheMemoryOfATextIsCounted(t *testing.T) {
 	bound := share.New(share.Options{Name: "bodies", Most: 100 << 10})
-	hold := bound.Hold(share.Producer(1), nil)
-	text, err := readText(strings.NewReader(strings.Repeat("x", 40<<10)), maxRequest, hold)
+	permit := bound.Permit(share.Producer(1), nil)
+	text, err := readText(strings.NewReader(strings.Repeat("x", 40<<10)), maxRequest, permit)
 	require.NoError(t, err)
 	require.Len(t, text, 40<<10)
 	require.GreaterOrEqual(t, bound.Taken(), int64(40<<10))
 	began := time.Now()
-	_, err = readText(strings.NewReader(strings.Repeat("x", 100<<10)), maxRequest, hold)
+	_, err = readText(strings.NewReader(strings.Repeat("x", 100<<10)), maxRequest, permit)
 	require.ErrorIs(t, err, problem.ErrOverloaded)
 	require.GreaterOrEqual(t, time.Since(began), roomPatience)
-	hold.Close()
+	permit.Close()
 	require.Zero(t, bound.Taken())
 }
 

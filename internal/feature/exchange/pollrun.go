@@ -89,18 +89,18 @@ func (w *Worker) beginPolls(ctx context.Context, k *durable.Consumer, due []dura
 
 // A place is that of one poll. Its ctx ends with it, and under pressure.
 type place struct {
-	ctx  context.Context
-	hold *share.Hold
-	stop context.CancelFunc
+	ctx    context.Context
+	permit *share.Permit
+	stop   context.CancelFunc
 }
 
 func (w *Worker) place(ctx context.Context, k *durable.Consumer) place {
 	ctx, stop := context.WithCancel(ctx)
-	return place{ctx, w.places.Hold(share.Consumer(k.No), stop), stop}
+	return place{ctx, w.places.Permit(share.Consumer(k.No), stop), stop}
 }
 
 func (p place) leave() {
-	p.hold.Close()
+	p.permit.Close()
 	p.stop()
 }
 
@@ -109,7 +109,7 @@ func (p place) leave() {
 func (w *Worker) runPolls(ctx context.Context, k *durable.Consumer) (full bool, err error) {
 	first := w.place(ctx, k)
 	var due []durable.Work
-	if first.hold.Wait(ctx, 1) == nil {
+	if first.permit.Wait(ctx, 1) == nil {
 		due, err = w.duePolls(ctx, k.No)
 	}
 	if len(due) == 0 {
@@ -148,7 +148,7 @@ func (r *pollRun) all(ctx context.Context, first place, due []durable.Work) {
 		at := first
 		if i > 0 {
 			at = r.place(ctx, r.k)
-			if at.hold.Wait(ctx, 1) != nil || !r.same() {
+			if at.permit.Wait(ctx, 1) != nil || !r.same() {
 				at.leave()
 				return
 			}

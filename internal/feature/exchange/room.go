@@ -54,7 +54,7 @@ type Taken struct {
 	room *Room
 	key  share.Key
 	n    int64
-	rest *share.Hold // nil: it is inside the part of its consumer
+	rest *share.Permit // nil: it is inside the part of its consumer
 }
 
 // For makes keep count the body of an answer that ends by a deadline.
@@ -63,7 +63,7 @@ func (t *Taken) For(keep *egress.Keep, deadline time.Time) {
 	keep.Room = func(n int) bool {
 		if t.rest == nil && !t.room.bytes.Take(t.key, int64(n)) {
 			keep.Waited = true
-			rest := t.room.rests.Hold(t.key, keep.End)
+			rest := t.room.rests.Permit(t.key, keep.End)
 			ctx, cancel := context.WithDeadline(context.Background(), deadline)
 			defer cancel()
 			if rest.Wait(ctx, 1) != nil {

@@ -66,8 +66,8 @@ func (c *Collector) failure() error {
 
 // A place is that of one batch.
 type place struct {
-	hold *share.Hold
-	lost context.Context // ends when another producer gets the place
+	permit *share.Permit
+	lost   context.Context // ends when another producer gets the place
 }
 
 // inPlace calls f as soon as the producer has a place, unless the broker stops or looks after it no
@@ -76,9 +76,9 @@ func (c *Collector) inPlace(ctx context.Context, producerNo uint32, f func(*plac
 	err error) {
 	lost, end := context.WithCancel(context.Background())
 	defer end()
-	at := &place{c.places.Hold(share.Producer(producerNo), end), lost}
-	defer at.hold.Close()
-	if at.hold.Wait(ctx, 1) != nil || ctx.Err() != nil || !c.o.Owns(producerNo) {
+	at := &place{c.places.Permit(share.Producer(producerNo), end), lost}
+	defer at.permit.Close()
+	if at.permit.Wait(ctx, 1) != nil || ctx.Err() != nil || !c.o.Owns(producerNo) {
 		return false, nil
 	}
 	return f(at)
@@ -89,9 +89,9 @@ func (c *Collector) post(ctx context.Context, at *place, p *durable.Producer, b 
 	try, cancel := finish(ctx)
 	defer cancel()
 	defer context.AfterFunc(at.lost, cancel)()
-	at.hold.Rest()
+	at.permit.Rest()
 	err := c.o.Post(try, p, key(b), b.Body)
-	if !at.hold.Work() && err != nil {
+	if !at.permit.Work() && err != nil {
 		return errCrowded
 	}
 	return err

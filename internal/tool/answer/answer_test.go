@@ -77,7 +77,7 @@ func TestALargePayloadIsHeldOnce(t *testing.T) {
 	require.Equal(t, 6*len(payload)+2, text.Size())
 	require.LessOrEqual(t, text.Held(), len(payload)+64)
 	allocated := testing.AllocsPerRun(3, func() {
-		b := &Body{text: text, hold: NewBound(1).Hold(share.Producer(1), nil)}
+		b := &Body{text: text, permit: NewBound(1).Permit(share.Producer(1), nil)}
 		_, err := b.WriteTo(io.Discard)
 		require.NoError(t, err)
 	})

@@ -33,8 +33,8 @@ func NewBound(most int64) *share.Bound {
 // A Body is a large answer: first the memory that is counted for it, then the body of a response.
 // A nil Body is that of a small answer. Its methods may be called in one goroutine.
 type Body struct {
-	hold *share.Hold
-	text Text
+	permit *share.Permit
+	text   Text
 
 	buffer *[]byte // of kept; nil: none
 
@@ -50,9 +50,9 @@ func Open(b *share.Bound, k share.Key, n int) (*Body, error) {
 		return nil, nil
 	}
 	body := &Body{}
-	body.hold = b.Hold(k, body.end)
-	if !body.hold.Take(int64(n)) {
-		body.hold.Close()
+	body.permit = b.Permit(k, body.end)
+	if !body.permit.Take(int64(n)) {
+		body.permit.Close()
 		return nil, ErrOverloaded
 	}
 	return body, nil
@@ -121,15 +121,15 @@ func Settle(rc *fasthttp.RequestCtx, b *share.Bound) {
 		raw = own
 	}
 	body := &Body{}
-	body.hold = b.Hold(KeyOf(rc), body.end)
+	body.permit = b.Permit(KeyOf(rc), body.end)
 	switch {
-	case body.hold.Take(int64(cap(raw))):
+	case body.permit.Take(int64(cap(raw))):
 	case rc.IsGet():
-		body.hold.Close()
+		body.permit.Close()
 		refuse(rc)
 		return
 	default:
-		body.hold.Add(int64(cap(raw)))
+		body.permit.Add(int64(cap(raw)))
 	}
 	body.Send(rc, Text{B: raw})
 }
@@ -175,9 +175,9 @@ func (b *Body) Close() error {
 
 // free gives everything back, once.
 func (b *Body) free() {
-	if b.hold != nil {
-		b.hold.Close()
-		b.hold = nil
+	if b.permit != nil {
+		b.permit.Close()
+		b.permit = nil
 	}
 	if b.buffer != nil {
 		kept.Put(b.buffer)
@@ -269,5 +269,5 @@ func (w *writer) write(p []byte) {
 	var n int
 	n, w.err = w.w.Write(p)
 	w.n += int64(n)
-	w.b.hold.Moved(n)
+	w.b.permit.Moved(n)
 }

@@ -72,7 +72,7 @@ func (c *calls) leave(address string, h *calledHost) {
 // A call is a request in its places. Its context ends with it, and under pressure.
 type call struct {
 	io.ReadCloser // the body of the answer
-	places        []*share.Hold
+	places        []*share.Permit
 	over          func() // once
 }
 
@@ -81,7 +81,7 @@ func (c *calls) begin(ctx context.Context, address string) (context.Context, *ca
 	who, _ := ctx.Value(account{}).(share.Key)
 	h := c.host(address)
 	inside, stop := context.WithCancel(ctx)
-	of := &call{places: []*share.Hold{h.places.Hold(who, stop), c.all.Hold(share.Host(address), stop)}}
+	of := &call{places: []*share.Permit{h.places.Permit(who, stop), c.all.Permit(share.Host(address), stop)}}
 	of.over = sync.OnceFunc(func() {
 		for _, p := range of.places {
 			p.Close()

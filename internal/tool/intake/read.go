@@ -93,7 +93,7 @@ type growing struct {
 	body  []byte
 	first int64 // bytes counted while the body is small
 	// rest is what a larger body holds, and pace how fast it comes; nil while it is small.
-	rest *share.Hold
+	rest *share.Permit
 	pace *pace
 }
 
@@ -108,7 +108,7 @@ func (g *growing) take(n int64) bool {
 	}
 	if g.rest == nil {
 		g.pace = newPace(g.conn, g.begun)
-		g.rest = g.bound.Hold(g.key, g.pace.end)
+		g.rest = g.bound.Permit(g.key, g.pace.end)
 	}
 	return g.rest.Await(context.Background(), n, roomPatience)
 }

@@ -13,14 +13,14 @@ type Options struct {
 	Most    int64  // bytes or places
 	Reserve int64  // beside Most: for management, and for takes of up to Small
 	Small   int64  // the largest take of other keys that may use the reserve
-	Resting bool   // only holds that rest are ended
-	Rash    bool   // holds are ended however young they are, and more often
+	Resting bool   // only permits that rest are ended
+	Rash    bool   // permits are ended however young they are, and more often
 
-	// Young is the age below which a hold is not ended under pressure, Fast the rate, steps a second,
+	// Young is the age below which a permit is not ended under pressure, Fast the rate, steps a second,
 	// from which it is not. 0: a second, and no rate.
 	Young time.Duration
 	Fast  float64
-	// Others spares the holds of the key that wants more: its own wait for each other.
+	// Others spares the permits of the key that wants more: its own wait for each other.
 	Others bool
 }
 
@@ -34,8 +34,8 @@ type Bound struct {
 	reserved int64 // held of Reserve
 	accounts map[Key]*account
 	waiting  Turns[*waiter]
-	holds    map[*Hold]struct{}
-	pressed  time.Time // when a hold was last ended
+	permits  map[*Permit]struct{}
+	pressed  time.Time // when a permit was last ended
 
 	refused, ended atomic.Int64
 }
@@ -44,10 +44,10 @@ type Bound struct {
 type account struct{ main, reserved int64 }
 
 type waiter struct {
-	key   Key
-	n     int64
-	hold  *Hold         // that gets n; nil: the key alone
-	ready chan struct{} // closed when n is taken for it
+	key    Key
+	n      int64
+	permit *Permit       // that gets n; nil: the key alone
+	ready  chan struct{} // closed when n is taken for it
 }
 
 // keptAccounts is the number of accounts up to which those of keys that hold nothing are kept:
@@ -56,7 +56,7 @@ const keptAccounts = 1 << 10
 
 // New returns a bound. It is used by reference.
 func New(o Options) *Bound {
-	return &Bound{o: o, accounts: map[Key]*account{}, holds: map[*Hold]struct{}{}}
+	return &Bound{o: o, accounts: map[Key]*account{}, permits: map[*Permit]struct{}{}}
 }
 
 // Take counts n under a key, unless that is more than its share.
@@ -148,8 +148,8 @@ func (b *Bound) enter(w *waiter) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.waiting.Has(w.key) && b.take(w.key, w.n) {
-		if w.hold != nil {
-			w.hold.n += w.n
+		if w.permit != nil {
+			w.permit.n += w.n
 		}
 		return true
 	}
@@ -179,11 +179,11 @@ func (b *Bound) serve() {
 		if !b.take(w.key, w.n) {
 			return false
 		}
-		if w.hold != nil {
-			if w.hold.n == 0 {
-				w.hold.began = time.Now() // it could not move while it waited
+		if w.permit != nil {
+			if w.permit.n == 0 {
+				w.permit.began = time.Now() // it could not move while it waited
 			}
-			w.hold.n += w.n
+			w.permit.n += w.n
 		}
 		close(w.ready)
 		return true

@@ -8,7 +8,7 @@
 //     threshold of Choudhury and Hahne for the buffers of a switch, with a factor of 1.)
 //   - Management and small takes have a reserve beside it, with the same rule inside.
 //   - What waits for room is served in turn by key, not in the order of arrival.
-//   - Under pressure, what rests longest or moves slowest among the holds of the larger keys is
+//   - Under pressure, what rests longest or moves slowest among the permits of the larger keys is
 //     ended.
 //
 // A bound counts what came, not what was announced: callers take as bytes arrive.

@@ -116,22 +116,22 @@ func TestUnderPressureTheSlowestHoldOfALargerKeyIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(Options{Name: "bodies", Most: 100})
 		var ended []string
-		hold := func(k Key, name string, n int64, moved int) *Hold {
-			h := b.Hold(k, func() { ended = append(ended, name) })
+		permit := func(k Key, name string, n int64, moved int) *Permit {
+			h := b.Permit(k, func() { ended = append(ended, name) })
 			require.True(t, h.Take(n))
 			h.Moved(moved)
 			return h
 		}
-		slow := hold(Producer(1), "slow", 20, 10)
-		fast := hold(Producer(1), "fast", 20, 1000)
-		small := hold(Producer(2), "small", 10, 0)
+		slow := permit(Producer(1), "slow", 20, 10)
+		fast := permit(Producer(1), "fast", 20, 1000)
+		small := permit(Producer(2), "small", 10, 0)
 		b.Add(Producer(3), 45)
-		mine := b.Hold(Producer(4), nil)
+		mine := b.Permit(Producer(4), nil)
 		require.False(t, mine.Take(15))
 		require.Empty(t, ended, "all are young: their rates say nothing")
 		time.Sleep(2 * time.Second)
 		require.False(t, mine.Take(15))
-		require.Equal(t, []string{"slow"}, ended, "the hold of a smaller key is left alone")
+		require.Equal(t, []string{"slow"}, ended, "the permit of a smaller key is left alone")
 		slow.Close()
 		require.True(t, mine.Take(15))
 		fast.Close()
@@ -139,7 +139,7 @@ func TestUnderPressureTheSlowestHoldOfALargerKeyIsEnded(t *testing.T) {
 		mine.Close()
 		b.Give(Producer(3), 45)
 		require.Zero(t, b.Taken())
-		require.Empty(t, b.holds)
+		require.Empty(t, b.permits)
 	})
 }
 
@@ -147,9 +147,9 @@ func TestAHoldThatWaitsEndsTheSlowestOfOthersWhenItIsOldEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(Options{Most: 3, Young: 5 * time.Second, Fast: 100, Others: true})
 		var ended []string
-		hold := func(k Key, name string, moved int) *Hold {
-			var h *Hold
-			h = b.Hold(k, func() {
+		permit := func(k Key, name string, moved int) *Permit {
+			var h *Permit
+			h = b.Permit(k, func() {
 				ended = append(ended, name)
 				h.Close()
 			})
@@ -157,15 +157,15 @@ func TestAHoldThatWaitsEndsTheSlowestOfOthersWhenItIsOldEnough(t *testing.T) {
 			h.Moved(moved)
 			return h
 		}
-		fast := hold(Host("a"), "fast", 10_000)
-		slow := hold(Host("b"), "slow", 10)
+		fast := permit(Host("a"), "fast", 10_000)
+		slow := permit(Host("b"), "slow", 10)
 		b.Add(Host("c"), 1)
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		defer cancel()
-		mine := b.Hold(Host("d"), func() {})
+		mine := b.Permit(Host("d"), func() {})
 		require.ErrorIs(t, mine.Wait(ctx, 1), context.DeadlineExceeded, "all are young")
-		own := b.Hold(Host("b"), nil)
-		require.ErrorIs(t, own.Wait(ctx, 1), context.DeadlineExceeded, "holds of one key wait for each other")
+		own := b.Permit(Host("b"), nil)
+		require.ErrorIs(t, own.Wait(ctx, 1), context.DeadlineExceeded, "permits of one key wait for each other")
 		began := time.Now()
 		require.NoError(t, mine.Wait(t.Context(), 1))
 		require.Less(t, time.Since(began), 2*time.Second)
@@ -184,18 +184,18 @@ func TestWhatRestsLongestIsEndedBeforeWhatMoves(t *testing.T) {
 		b := New(Options{Most: 4})
 		var ended []int
 		client := Address(netip.MustParseAddr("10.0.0.1"))
-		var holds []*Hold
+		var permits []*Permit
 		for i := range 2 {
-			h := b.Hold(client, func() { ended = append(ended, i) })
+			h := b.Permit(client, func() { ended = append(ended, i) })
 			require.True(t, h.Take(1))
-			holds = append(holds, h)
+			permits = append(permits, h)
 			time.Sleep(2 * time.Second)
 		}
-		holds[1].Rest()
-		require.False(t, b.Hold(client, nil).Take(1))
+		permits[1].Rest()
+		require.False(t, b.Permit(client, nil).Take(1))
 		require.Equal(t, []int{1}, ended)
-		require.False(t, holds[1].Work(), "it was ended")
-		require.True(t, holds[0].Work())
+		require.False(t, permits[1].Work(), "it was ended")
+		require.True(t, permits[0].Work())
 	})
 }
 
@@ -204,29 +204,29 @@ func TestAHoldThatWorksIsLeftAloneWhereOnlyRestingOnesAreEnded(t *testing.T) {
 		b := New(Options{Most: 4, Resting: true, Rash: true})
 		var ended []int
 		client := Address(netip.MustParseAddr("10.0.0.1"))
-		var holds []*Hold
+		var permits []*Permit
 		for i := range 2 {
-			h := b.Hold(client, func() { ended = append(ended, i) })
+			h := b.Permit(client, func() { ended = append(ended, i) })
 			require.True(t, h.Take(1))
-			holds = append(holds, h)
+			permits = append(permits, h)
 		}
-		require.False(t, b.Hold(client, nil).Take(1))
+		require.False(t, b.Permit(client, nil).Take(1))
 		require.Empty(t, ended, "both work")
-		for i := range holds {
-			holds[1-i].Rest()
+		for i := range permits {
+			permits[1-i].Rest()
 			time.Sleep(time.Millisecond)
 		}
-		require.True(t, holds[1].Work())
+		require.True(t, permits[1].Work())
 		for range 3 {
-			require.False(t, b.Hold(client, nil).Take(1))
+			require.False(t, b.Permit(client, nil).Take(1))
 		}
 		require.Equal(t, []int{0}, ended, "young as it is, and once")
-		holds[0].Rest()
-		require.False(t, holds[0].Work(), "it stays over")
-		holds[1].Add(9)
+		permits[0].Rest()
+		require.False(t, permits[0].Work(), "it stays over")
+		permits[1].Add(9)
 		require.EqualValues(t, 11, b.Taken())
-		holds[0].Close()
-		holds[1].Close()
+		permits[0].Close()
+		permits[1].Close()
 		require.Zero(t, b.Taken())
 	})
 }
@@ -235,7 +235,7 @@ func TestAHoldWaitsForItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(Options{Most: 10})
 		b.Add(Producer(1), 10)
-		h := b.Hold(Producer(2), nil)
+		h := b.Permit(Producer(2), nil)
 		begun := time.Now()
 		require.False(t, h.Await(t.Context(), 4, time.Second))
 		require.Equal(t, time.Second, time.Since(begun))
@@ -255,13 +255,13 @@ func TestAHoldIsAsOldAsThePlaceThatItWaitedFor(t *testing.T) {
 		b := New(Options{Most: 1, Young: time.Second})
 		b.Add(Producer(9), 1)
 		ended := false
-		h := b.Hold(Producer(1), func() { ended = true })
+		h := b.Permit(Producer(1), func() { ended = true })
 		waits := make(chan error)
 		go func() { waits <- h.Wait(t.Context(), 1) }()
 		time.Sleep(time.Minute)
 		b.Give(Producer(9), 1)
 		require.NoError(t, <-waits)
-		other := b.Hold(Producer(2), nil)
+		other := b.Permit(Producer(2), nil)
 		require.False(t, other.Take(1))
 		require.False(t, ended)
 		time.Sleep(time.Second)

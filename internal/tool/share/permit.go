@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	// young is Options.Young by default: the rate of a younger hold says nothing yet.
+	// young is Options.Young by default: the rate of a younger permit says nothing yet.
 	young = time.Second
-	// pressAgain is the interval at which a hold that waits looks for another one to end.
+	// pressAgain is the interval at which a permit that waits looks for another one to end.
 	pressAgain = 100 * time.Millisecond
-	// pressEvery bounds how often holds are compared: under an attack most takes are refused.
+	// pressEvery bounds how often permits are compared: under an attack most takes are refused.
 	pressEvery = 10 * time.Millisecond
-	// pressPause is that interval for each hold of a bound that is Rash. A comparison takes some 20 ns
+	// pressPause is that interval for each permit of a bound that is Rash. A comparison takes some 20 ns
 	// for each.
 	pressPause = 200 * time.Nanosecond
 )
 
-// A Hold is what one request, connection or exchange holds of a bound. It may be ended under
+// A Permit is what one request, connection or answer holds of a bound. It may be ended under
 // pressure: while it rests, or when it moves slower than others.
-type Hold struct {
+type Permit struct {
 	b       *Bound
 	key     Key
 	end     func()
@@ -31,29 +31,29 @@ type Hold struct {
 	resting atomic.Int64 // Unix ns since when it rests; working or over
 }
 
-// The values of Hold.resting that are no times. A hold that is over stays so.
+// The values of Permit.resting that are no times. A permit that is over stays so.
 const (
 	working = 0
 	over    = -1
 )
 
-// Hold begins a hold of a key that holds nothing yet. end is called once at most, from another
+// Permit begins a permit of a key that holds nothing yet. end is called once at most, from another
 // goroutine, without locks: it makes the owner give up soon, and call Close.
-func (b *Bound) Hold(k Key, end func()) *Hold {
-	h := &Hold{b: b, key: k, end: end, began: time.Now()}
+func (b *Bound) Permit(k Key, end func()) *Permit {
+	h := &Permit{b: b, key: k, end: end, began: time.Now()}
 	b.mu.Lock()
-	b.holds[h] = struct{}{}
+	b.permits[h] = struct{}{}
 	b.mu.Unlock()
 	return h
 }
 
-// Take counts n more, unless that is more than the share of the key. It then ends the slowest hold of
+// Take counts n more, unless that is more than the share of the key. It then ends the slowest permit of
 // a key that has more.
-func (h *Hold) Take(n int64) bool {
+func (h *Permit) Take(n int64) bool {
 	b := h.b
 	b.mu.Lock()
 	ok := b.take(h.key, n)
-	var victim *Hold
+	var victim *Permit
 	if ok {
 		h.n += n
 	} else {
@@ -72,17 +72,17 @@ func (h *Hold) Take(n int64) bool {
 }
 
 // Add counts n more, whether it fits or not: it was accepted already.
-func (h *Hold) Add(n int64) {
+func (h *Permit) Add(n int64) {
 	h.b.mu.Lock()
 	h.n += n
 	h.b.mu.Unlock()
 	h.b.Add(h.key, n)
 }
 
-// Wait is Bound.Wait for a hold. While it waits, it ends the slowest hold of a key that has more, again
+// Wait is Bound.Wait for a permit. While it waits, it ends the slowest permit of a key that has more, again
 // and again.
-func (h *Hold) Wait(ctx context.Context, n int64) error {
-	w := &waiter{key: h.key, n: n, hold: h}
+func (h *Permit) Wait(ctx context.Context, n int64) error {
+	w := &waiter{key: h.key, n: n, permit: h}
 	if h.b.enter(w) {
 		return nil
 	}
@@ -100,8 +100,8 @@ func (h *Hold) Wait(ctx context.Context, n int64) error {
 	}
 }
 
-// press ends a hold so that h can take n.
-func (h *Hold) press(n int64) {
+// press ends a permit so that h can take n.
+func (h *Permit) press(n int64) {
 	h.b.mu.Lock()
 	victim := h.b.press(h, n)
 	h.b.mu.Unlock()
@@ -112,7 +112,7 @@ func (h *Hold) press(n int64) {
 }
 
 // Await is Wait with an end: it takes at once, or waits for its turn at most for patience.
-func (h *Hold) Await(ctx context.Context, n int64, patience time.Duration) bool {
+func (h *Permit) Await(ctx context.Context, n int64, patience time.Duration) bool {
 	if h.Take(n) {
 		return true
 	}
@@ -122,17 +122,17 @@ func (h *Hold) Await(ctx context.Context, n int64, patience time.Duration) bool 
 }
 
 // Give gives a part back.
-func (h *Hold) Give(n int64) {
+func (h *Permit) Give(n int64) {
 	h.b.mu.Lock()
 	h.n -= n
 	h.b.mu.Unlock()
 	h.b.Give(h.key, n)
 }
 
-// Close gives everything back. A closed hold takes nothing any more; to close it again does no harm.
-func (h *Hold) Close() {
+// Close gives everything back. A closed permit takes nothing any more; to close it again does no harm.
+func (h *Permit) Close() {
 	h.b.mu.Lock()
-	delete(h.b.holds, h)
+	delete(h.b.permits, h)
 	n := h.n
 	h.n = 0
 	h.b.mu.Unlock()
@@ -141,39 +141,39 @@ func (h *Hold) Close() {
 	}
 }
 
-// Keep ends the hold and leaves what it holds counted, for the caller to give back under its key.
-func (h *Hold) Keep() (n int64) {
+// Keep ends the permit and leaves what it holds counted, for the caller to give back under its key.
+func (h *Permit) Keep() (n int64) {
 	h.b.mu.Lock()
 	defer h.b.mu.Unlock()
-	delete(h.b.holds, h)
+	delete(h.b.permits, h)
 	n, h.n = h.n, 0
 	return n
 }
 
 // Moved tells that n bytes came or went.
-func (h *Hold) Moved(n int) { h.moved.Add(int64(n)) }
+func (h *Permit) Moved(n int) { h.moved.Add(int64(n)) }
 
-// Rest tells that the hold waits for its user, as a connection does between requests. It costs no
+// Rest tells that the permit waits for its user, as a connection does between requests. It costs no
 // lock.
-func (h *Hold) Rest() { h.RestSince(time.Now()) }
+func (h *Permit) Rest() { h.RestSince(time.Now()) }
 
 // RestSince is Rest as of a time.
-func (h *Hold) RestSince(t time.Time) { h.resting.CompareAndSwap(working, t.UnixNano()) }
+func (h *Permit) RestSince(t time.Time) { h.resting.CompareAndSwap(working, t.UnixNano()) }
 
-// Work tells that it does not rest any longer. It returns false if the hold was ended. It costs no
+// Work tells that it does not rest any longer. It returns false if the permit was ended. It costs no
 // lock.
-func (h *Hold) Work() bool {
+func (h *Permit) Work() bool {
 	since := h.resting.Load()
 	return since == working || since != over && h.resting.CompareAndSwap(since, working)
 }
 
-// press chooses the hold to end so that by can take n: of the keys that hold at least as much as
+// press chooses the permit to end so that by can take n: of the keys that hold at least as much as
 // the key of by would, the one that rests longest, or else the slowest. It needs mu.
-func (b *Bound) press(by *Hold, n int64) *Hold {
+func (b *Bound) press(by *Permit, n int64) *Permit {
 	now := time.Now()
 	pause := pressEvery
 	if b.o.Rash {
-		pause = time.Duration(len(b.holds)) * pressPause
+		pause = time.Duration(len(b.permits)) * pressPause
 	}
 	if now.Sub(b.pressed) < pause {
 		return nil
@@ -184,7 +184,7 @@ func (b *Bound) press(by *Hold, n int64) *Hold {
 		least += a.main + a.reserved
 	}
 	var worst candidate
-	for h := range b.holds {
+	for h := range b.permits {
 		c := candidate{h, h.resting.Load()}
 		if h == by || h.end == nil || h.n == 0 || c.since == over || !b.slow(c, now) {
 			continue
@@ -192,17 +192,17 @@ func (b *Bound) press(by *Hold, n int64) *Hold {
 		if a := b.accounts[h.key]; h.key == by.key && b.o.Others || h.key != by.key && a.main+a.reserved < least {
 			continue
 		}
-		if worst.Hold == nil || c.worse(worst, now) {
+		if worst.Permit == nil || c.worse(worst, now) {
 			worst = c
 		}
 	}
-	if worst.Hold == nil || !worst.resting.CompareAndSwap(worst.since, over) { // it has begun to rest or to work
+	if worst.Permit == nil || !worst.resting.CompareAndSwap(worst.since, over) { // it has begun to rest or to work
 		return nil
 	}
-	return worst.Hold
+	return worst.Permit
 }
 
-// slow reports whether a hold may be ended under pressure.
+// slow reports whether a permit may be ended under pressure.
 func (b *Bound) slow(c candidate, now time.Time) bool {
 	age := now.Sub(c.began)
 	switch {
@@ -214,9 +214,9 @@ func (b *Bound) slow(c candidate, now time.Time) bool {
 	return true
 }
 
-// A candidate is a hold as it was when it was looked at.
+// A candidate is a permit as it was when it was looked at.
 type candidate struct {
-	*Hold
+	*Permit
 	since int64
 }
 
