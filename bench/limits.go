@@ -189,7 +189,7 @@ func httpLimits(ctx context.Context, c *LimitsConfig, _ string, l *Limits) error
 		"X-Broker-Channel-Token", "token-of-the-channel", "X-Broker-Producer-ID", "producer", "X-Broker-Producer-Token",
 		"token-of-the-producer").AppendHead(nil)
 	request = append(rawhttp.AppendLength(request, len(body)), body...)
-	exchange := func(addr string) func(context.Context, int) (int, error) {
+	roundTrip := func(addr string) func(context.Context, int) (int, error) {
 		conns := make([]*rawhttp.Conn, c.Connections)
 		for i := range conns {
 			conns[i] = rawhttp.New(addr, 10*time.Second)
@@ -208,7 +208,7 @@ func httpLimits(ctx context.Context, c *LimitsConfig, _ string, l *Limits) error
 		return err
 	}
 	err = l.measure(ctx, c, Stage{Name: StageClient, Workers: c.Connections, Unit: "POST, answered without being read"},
-		[]Process{echo.process}, exchange(echo.addr))
+		[]Process{echo.process}, roundTrip(echo.addr))
 	if err := errors.Join(err, echo.Close()); err != nil {
 		return err
 	}
@@ -217,7 +217,7 @@ func httpLimits(ctx context.Context, c *LimitsConfig, _ string, l *Limits) error
 		return err
 	}
 	err = l.measure(ctx, c, Stage{Name: StageHTTP, Workers: c.Connections, Unit: "POST, client and server"},
-		[]Process{noop.process}, exchange(noop.addr))
+		[]Process{noop.process}, roundTrip(noop.addr))
 	if err == nil {
 		err = pushLimit(ctx, c, l, noop, body)
 	}

@@ -63,7 +63,7 @@ type Conn struct {
 }
 
 // New returns a connection to host:port, which the first Do dials. timeout is a loose bound of an
-// exchange, which fails after at least that time and at most twice that time.
+// round trip, which fails after at least that time and at most twice that time.
 func New(addr string, timeout time.Duration) *Conn {
 	return &Conn{addr: addr, timeout: timeout, buf: make([]byte, 4<<10)}
 }
@@ -78,7 +78,7 @@ func (c *Conn) Do(request []byte) (*Response, error) {
 		}
 		c.c, c.r, c.w, c.deadline = conn, 0, 0, time.Time{}
 	}
-	if err := c.exchange(request); err != nil {
+	if err := c.roundTrip(request); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (c *Conn) Close() {
 	}
 }
 
-func (c *Conn) exchange(request []byte) error {
+func (c *Conn) roundTrip(request []byte) error {
 	// Moving a deadline costs as much as a small system call: once in a while is enough.
 	if now := time.Now(); c.deadline.Sub(now) < c.timeout {
 		c.deadline = now.Add(2 * c.timeout)

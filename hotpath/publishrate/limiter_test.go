@@ -91,7 +91,7 @@ func TestEachRateRefusesWhenItIsUsedUp(t *testing.T) {
 			require.Contains(t, refused.Detail, "of the "+of+", 3/10s,")
 			require.GreaterOrEqual(t, refused.RetryAfter, 10)
 			require.LessOrEqual(t, refused.RetryAfter, 11)
-			require.Equal(t, 2, q.calls, "one exchange each, whatever the number of messages and rates")
+			require.Equal(t, 2, q.calls, "one round trip each, whatever the number of messages and rates")
 			time.Sleep(time.Duration(refused.RetryAfter) * time.Second)
 			n, err = l.Take(t.Context(), ch, p, 1)
 			require.NoError(t, err, "after Retry-After there is a place")

@@ -200,7 +200,7 @@ func (v *delivery) sendable(begun time.Time, p *policy.Policy, seen *durable.Con
 		return false
 	}
 	// After a pause of the process the lease may have expired, and a request on an expired lease
-	// must not be sent. The rest of the lease must cover the whole exchange.
+	// must not be sent. The rest of the lease must cover the whole request.
 	if d.isStopped() || begun.Sub(v.at) > d.lease(v.consumer)-p.Timeout {
 		v.giveBack()
 		return false

@@ -24,7 +24,7 @@ func Web(c *egress.Client, callbacks egress.Policy) Sender {
 
 // A Poster is one http or https URL: an egress.Target.
 type Poster interface {
-	// Post sends one POST and waits for the end of the exchange, for at most timeout in total. Post
+	// Post sends one POST and waits for the end of the answer, for at most timeout in total. Post
 	// does not use req after it has returned.
 	Post(req *fasthttp.Request, timeout time.Duration) egress.Result
 }

@@ -100,7 +100,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a := &answer{w: w, pace: p, last: last || f.stopping.Load()}
-	if err := exchange(link, a, r); err != nil {
+	if err := relay(link, a, r); err != nil {
 		// A stream that was reset counts as long as its handler runs: net/http bounds these, too.
 		link.abort()
 		<-in.closed
@@ -122,9 +122,9 @@ func wrap(in *inside, state *tls.ConnectionState) net.Conn {
 	return s
 }
 
-// exchange writes the request and passes the answer on. The answer may come before the end of the
+// relay writes the request and passes the answer on. The answer may come before the end of the
 // request. A client that leaves breaks the link. errCut: the body was not as long as announced.
-func exchange(link *link, a *answer, r *http.Request) (failed error) {
+func relay(link *link, a *answer, r *http.Request) (failed error) {
 	stop := context.AfterFunc(r.Context(), link.abort)
 	defer stop()
 	buf := pieces.Get().(*[]byte)

@@ -8,7 +8,7 @@ import (
 // A Kind is what a contact was.
 type Kind uint8
 
-// The kinds of contacts. Their numbers are places in a view, which brokers exchange.
+// The kinds of contacts. Their numbers are places in a view, which brokers tell each other.
 const (
 	Claim Kind = iota
 	List
