@@ -85,7 +85,7 @@ func (d *Dispatcher) deliver(v *delivery) {
 		defer idle.Stop()
 		for {
 			for v != nil {
-				v = v.run()
+				v = v.work()
 			}
 			idle.Reset(workerIdle)
 			select {
@@ -99,9 +99,9 @@ func (d *Dispatcher) deliver(v *delivery) {
 	})
 }
 
-// run makes the attempt, hands over its outcome, and returns the next delivery of the lane. The
+// work makes the attempt, hands over its outcome, and returns the next delivery of the lane. The
 // slot is free as soon as the consumer has answered. The lease is held until the outcome is stored.
-func (v *delivery) run() *delivery {
+func (v *delivery) work() *delivery {
 	d := v.d
 	v.attempt(d.life)
 	// The outcome may wait for the store; the payload must not stay in memory for that time.
@@ -128,7 +128,7 @@ func (v *delivery) attempt(ctx context.Context) {
 	if !v.sendable(begun, p, seen) {
 		return
 	}
-	res := v.sent(ctx, p, begun)
+	res := v.guardedSend(ctx, p, begun)
 	v.lane.observe(res.Took)
 	if res.Response == nil {
 		v.dropKept()
@@ -171,15 +171,15 @@ func (v *delivery) attempt(ctx context.Context) {
 	}
 }
 
-// sent makes the request of the attempt.
-func (v *delivery) sent(ctx context.Context, p *policy.Policy, begun time.Time) (res egress.Result) {
+// guardedSend makes the request of the attempt.
+func (v *delivery) guardedSend(ctx context.Context, p *policy.Policy, begun time.Time) (res egress.Result) {
 	d := v.d
 	if d.traces != nil {
 		v.span = d.traces.Process(v.traced(begun))
 	}
 	failpoint.At(failpoint.BeforePost)
 	if err := guard.Do("delivery", func() error {
-		res = v.through(ctx, p, begun.Add(p.Timeout))
+		res = v.send(ctx, p, begun.Add(p.Timeout))
 		return nil
 	}); err != nil {
 		// This counts as a failed attempt, so that a job that always fails here ends as dead.
@@ -255,9 +255,9 @@ func (d *Dispatcher) isStopped() bool {
 	}
 }
 
-// through makes the attempt through the sender of the consumer's callback URL. It ends by the deadline,
+// send makes the attempt through the sender of the consumer's callback URL. It ends by the deadline,
 // even if the process is paused before it begins.
-func (v *delivery) through(ctx context.Context, p *policy.Policy, deadline time.Time) egress.Result {
+func (v *delivery) send(ctx context.Context, p *policy.Policy, deadline time.Time) egress.Result {
 	target, err := v.target()
 	if err != nil {
 		return egress.Result{Err: err}

@@ -39,7 +39,7 @@ func TestAPostThatBeginsLateHasOnlyTheRestOfItsTime(t *testing.T) {
 	d := &Dispatcher{client: s, catalogue: catalogue.New(nil, slog.New(slog.DiscardHandler)),
 		settings: Settings{Policies: policy.NewBook(policy.Policy{Timeout: time.Minute}), TokenHeader: "T"}}
 	v := &delivery{d: d, lane: &lane{}, consumer: &durable.Consumer{}, msg: &durable.Message{}}
-	require.Equal(t, 204, v.through(t.Context(), d.policy(v.consumer), time.Now().Add(20*time.Millisecond)).Status)
+	require.Equal(t, 204, v.send(t.Context(), d.policy(v.consumer), time.Now().Add(20*time.Millisecond)).Status)
 	require.Negative(t, s.given)
 }
 
@@ -61,7 +61,7 @@ func TestARequestThatIsCountedTooLateIsNotSent(t *testing.T) {
 				RateLimit: policy.Rate{N: 1, Per: time.Hour}}), TokenHeader: "T"}}
 		v := &delivery{d: d, lane: &lane{}, consumer: &durable.Consumer{}, msg: &durable.Message{},
 			at: time.Now().Add(-time.Hour)}
-		res := v.through(t.Context(), d.policy(v.consumer), time.Now().Add(left))
+		res := v.send(t.Context(), d.policy(v.consumer), time.Now().Add(left))
 		if sent {
 			require.Equal(t, 204, res.Status)
 			continue

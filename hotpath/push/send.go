@@ -49,7 +49,7 @@ func (d *Dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, c
 		return 0
 	}
 	d.metrics.Verified.Add(float64(len(c.leases)))
-	cs, sent, rest, err := d.send(ctx, l, k, c)
+	cs, sent, rest, err := d.deliverVerified(ctx, l, k, c)
 	if err != nil {
 		d.giveUp(ctx, l, c.leases, err)
 		return 0
@@ -92,9 +92,9 @@ func (d *Dispatcher) settler() verify.Settler {
 	return verify.Settler{Verifier: d.verifier, Queue: d.queue, Order: d.order, Metrics: d.metrics}
 }
 
-// send begins the deliveries of the leases that are to be delivered, sent of them. cs has the
+// deliverVerified begins the deliveries of the leases that are to be delivered, sent of them. cs has the
 // candidates of all leases, rest those whose payloads have no room. After an error no delivery has begun.
-func (d *Dispatcher) send(ctx context.Context, l *lane, k *durable.Consumer, of claimed) (cs []verify.Candidate,
+func (d *Dispatcher) deliverVerified(ctx context.Context, l *lane, k *durable.Consumer, of claimed) (cs []verify.Candidate,
 	sent int, rest []redisq.Lease, err error) {
 	select {
 	case d.loading <- struct{}{}: // held until the loaded payloads are counted

@@ -39,7 +39,7 @@ func TestASenderCostsAPostNoAllocation(t *testing.T) {
 	target := Posting(deaf{})
 	v, p := direct(target)
 	deadline := time.Now().Add(time.Hour)
-	require.Equal(t, 204, v.through(t.Context(), p, deadline).Status)
+	require.Equal(t, 204, v.send(t.Context(), p, deadline).Status)
 	ctx := t.Context()
 	least := func(f func()) float64 { // of many, because with the race detector pools forget at random
 		n := testing.AllocsPerRun(1, f)
@@ -49,7 +49,7 @@ func TestASenderCostsAPostNoAllocation(t *testing.T) {
 		return n
 	}
 	alone := least(func() { v.post(ctx, target.(*posting), deadline) })
-	through := least(func() { v.through(ctx, p, deadline) })
+	through := least(func() { v.send(ctx, p, deadline) })
 	require.Equal(t, alone, through)
 }
 
@@ -58,7 +58,7 @@ func BenchmarkThrough(b *testing.B) {
 	deadline := time.Now().Add(time.Hour)
 	b.ReportAllocs()
 	for b.Loop() {
-		v.through(b.Context(), p, deadline)
+		v.send(b.Context(), p, deadline)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestASenderGetsTheMessageWithItsConsumerAndPolicy(t *testing.T) {
 	card := &postcard{res: egress.Result{Status: 250}}
 	v, p := direct(card)
 	v.lease.Attempt = 3
-	require.Equal(t, 250, v.through(t.Context(), p, time.Now().Add(time.Hour)).Status)
+	require.Equal(t, 250, v.send(t.Context(), p, time.Now().Add(time.Hour)).Status)
 	require.Equal(t, []Attempt{{Message: v.msg, Consumer: v.consumer, Policy: p, No: 3, delivery: v}}, card.got)
 }
 

@@ -50,5 +50,5 @@ func (t *posting) Send(ctx context.Context, a Attempt, deadline time.Time) egres
 	if a.Test {
 		return a.delivery.postTest(t, a.Policy, deadline)
 	}
-	return a.delivery.exchange(ctx, t, a.Policy, deadline)
+	return a.delivery.postUnlessProcessed(ctx, t, a.Policy, deadline)
 }
