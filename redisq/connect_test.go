@@ -50,7 +50,7 @@ func TestPasswordIsUsedAndNotShownOnRedis(t *testing.T) {
 	require.NotContains(t, err.Error(), "wr0ng")
 }
 
-func TestNewRedisProcessMovesTheGenerationBeforeItIsUsed(t *testing.T) {
+func TestNewRedisProcessMovesTheIncarnationBeforeItIsUsed(t *testing.T) {
 	ctx := context.Background()
 	server := servers.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
 	client, watch, err := redisq.Connect(ctx, redisq.ConnectOptions{URL: server.URL(), Timeout: 5 * time.Second})
@@ -62,18 +62,18 @@ func TestNewRedisProcessMovesTheGenerationBeforeItIsUsed(t *testing.T) {
 	watch.OnChange(func() { changed.Add(1) })
 	_, err = q.Enqueue(ctx, 1, []redisq.Job{{ID: ident.AtMillis(1)}}, redisq.Fresh)
 	require.NoError(t, err)
-	require.EqualValues(t, 1, q.Generation())
+	require.EqualValues(t, 1, q.Incarnation())
 	server.Restart()
 	require.Eventually(t, func() bool {
 		s, err := q.Stats(ctx, 1)
 		return err == nil && s.Ready == 1
 	}, 20*time.Second, 10*time.Millisecond)
-	require.EqualValues(t, 2, q.Generation(), "the process is new")
+	require.EqualValues(t, 2, q.Incarnation(), "the process is new")
 	require.EqualValues(t, 1, changed.Load())
 	require.EqualValues(t, 1, lost.Load(), "the epoch is the old one")
 	require.NoError(t, q.Renew(ctx, 1))
 	require.EqualValues(t, 2, lost.Load())
-	require.EqualValues(t, 3, q.Generation())
+	require.EqualValues(t, 3, q.Incarnation())
 }
 
 // A cutter that is armed cuts the connection after the next command: Redis runs the

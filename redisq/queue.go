@@ -22,7 +22,7 @@ const DefaultWindow = 100_000
 type Options struct {
 	Prefix string       // of every key; "" means DefaultPrefix
 	Window int          // ready jobs per consumer kept in Redis; below 1 means DefaultWindow
-	Runs   *RunWatch    // from Connect: a new Redis process changes the generation; may be nil
+	Runs   *RunWatch    // from Connect: a new Redis process changes the incarnation; may be nil
 	Logger *slog.Logger // for lost state; nil means slog.Default
 }
 
@@ -39,8 +39,8 @@ type Queue struct {
 	window int
 	log    *slog.Logger
 
-	generation atomic.Uint64
-	beforeAck  func(ctx context.Context, consumer uint32, ids []ident.ID) error // may be nil
+	incarnation atomic.Uint64
+	beforeAck   func(ctx context.Context, consumer uint32, ids []ident.ID) error // may be nil
 
 	mu     sync.RWMutex
 	epochs map[uint32]string // the last known epoch of each consumer
@@ -71,17 +71,17 @@ func New(client redis.UniversalClient, o Options) *Queue {
 		epochs: map[uint32]string{},
 	}
 	if o.Runs != nil {
-		o.Runs.OnChange(func() { q.generation.Add(1) })
+		o.Runs.OnChange(func() { q.incarnation.Add(1) })
 	}
 	return q
 }
 
-// Generation increments when the process's knowledge about Redis may have become wrong: a
+// Incarnation increments when the process's knowledge about Redis may have become wrong: a
 // consumer's epoch was adopted, or another Redis process answers. A job may be sent
 // without a question to the store only if this process enqueued it as Fresh in the
-// current generation. The caller reads the generation before it calls Enqueue, and
+// current incarnation. The caller reads the incarnation before it calls Enqueue, and
 // compares it when the job is claimed.
-func (q *Queue) Generation() uint64 { return q.generation.Load() }
+func (q *Queue) Incarnation() uint64 { return q.incarnation.Load() }
 
 // OnLost registers a function for consumers whose state in Redis was lost or replaced, or
 // is seen for the first time. The store must then be scanned for their jobs. The Queue
@@ -117,7 +117,7 @@ func (q *Queue) adopt(consumer uint32, known, current string) {
 		return
 	}
 	q.epochs[consumer] = current
-	q.generation.Add(1)
+	q.incarnation.Add(1)
 	callbacks := q.onLost[:len(q.onLost):len(q.onLost)]
 	q.mu.Unlock()
 	if known != "" {

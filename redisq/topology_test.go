@@ -98,7 +98,7 @@ func TestRedisClusterIsRecognisedByOneAddress(t *testing.T) {
 }
 
 // The three masters are three processes that are known from the start.
-func TestRedisClusterMastersDoNotMoveTheGeneration(t *testing.T) {
+func TestRedisClusterMastersDoNotMoveTheIncarnation(t *testing.T) {
 	ctx := context.Background()
 	cluster := servers.SharedCluster(t)
 	client, watch, err := redisq.Connect(ctx, redisq.ConnectOptions{URL: cluster.URL(), Timeout: 20 * time.Second})
@@ -112,7 +112,7 @@ func TestRedisClusterMastersDoNotMoveTheGeneration(t *testing.T) {
 	for _, err := range errs {
 		require.NoError(t, err)
 	}
-	require.EqualValues(t, len(consumers), q.Generation(), "only the first contact with each consumer counts")
+	require.EqualValues(t, len(consumers), q.Incarnation(), "only the first contact with each consumer counts")
 }
 
 // One call for consumers on all masters returns a result for each consumer.

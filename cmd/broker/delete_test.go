@@ -247,11 +247,11 @@ func TestDeletionUnderLoad(t *testing.T) {
 		stays := newSink(t, nil)
 		s := brokers[0].stage(t, "stays="+stays.URL)
 		l := startSteady(s, 3, func(n int) *process { return brokers[n%len(brokers)] })
-		var generations []*sink
+		var recreated []*sink
 		var since []time.Time
 		for i := range 6 {
 			slow := newSink(t, func(int, received) int { time.Sleep(20 * time.Millisecond); return http.StatusNoContent })
-			generations, since = append(generations, slow), append(since, time.Now())
+			recreated, since = append(recreated, slow), append(since, time.Now())
 			s.on(brokers[i%len(brokers)]).join("k=" + slow.URL)
 			l.progress(40)
 			if w.redis != nil && i%2 == 1 {
@@ -260,7 +260,7 @@ func TestDeletionUnderLoad(t *testing.T) {
 			s.on(brokers[(i+1)%len(brokers)]).delete(s.path("/consumer/k"))
 		}
 		l.finish()
-		last := generations[len(generations)-1]
+		last := recreated[len(recreated)-1]
 		brokers[0].kill()
 		if w.redis != nil {
 			w.flushall()
@@ -281,7 +281,7 @@ func TestDeletionUnderLoad(t *testing.T) {
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		for i, g := range generations {
+		for i, g := range recreated {
 			for body := range g.counts() {
 				key := strings.TrimPrefix(body, "m-")
 				require.True(t, l.acked[key].After(since[i]), "%s was acknowledged before the consumer was created", body)

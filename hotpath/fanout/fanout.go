@@ -32,7 +32,7 @@ const (
 
 // A Queue is the part of redisq.Queue that fan-out needs.
 type Queue interface {
-	Generation() uint64
+	Incarnation() uint64
 	Epoch(consumer uint32) string
 	EnqueueMany(ctx context.Context, batches []redisq.Batch) ([]redisq.Enqueued, []error)
 	EnqueueAgain(ctx context.Context, batches []redisq.Batch) []error
@@ -87,7 +87,7 @@ type Fanout struct {
 	mu         sync.Mutex
 	pending    []committed
 	offering   []committed                // by a flush under way
-	since      uint64                     // the generation of the queue when the first pending message arrived
+	since      uint64                     // the incarnation of the queue when the first pending message arrived
 	repeat     map[offeredTo][]redisq.Job // offered before with an unknown result
 	repeatJobs int                        // in repeat
 	signal     chan struct{}              // capacity 1
@@ -138,7 +138,7 @@ func (f *Fanout) keep(msgs []*durable.Message) bool {
 		}
 		f.cache.Put(m)
 		if len(f.pending) == 0 {
-			f.since = f.queue.Generation()
+			f.since = f.queue.Incarnation()
 		}
 		f.pending = append(f.pending, committed{m.Head(), m.ChannelNo})
 	}

@@ -23,7 +23,7 @@ import (
 // slowQueue is a Redis that a fan-out reaches after a while.
 type slowQueue struct{ reached func() }
 
-func (q *slowQueue) Generation() uint64  { return 7 }
+func (q *slowQueue) Incarnation() uint64 { return 7 }
 func (q *slowQueue) Epoch(uint32) string { return "now" }
 
 func (q *slowQueue) EnqueueMany(_ context.Context, batches []redisq.Batch) ([]redisq.Enqueued, []error) {
@@ -41,12 +41,12 @@ func (q *slowQueue) Notify(context.Context, []uint32) error { return nil }
 // it is told. It loses its memory meanwhile, which another call notices.
 type lostQueue struct {
 	slowQueue
-	again      error
-	asked      []string // the epochs of offers made again
-	generation uint64
+	again       error
+	asked       []string // the epochs of offers made again
+	incarnation uint64
 }
 
-func (q *lostQueue) Generation() uint64 { return q.generation }
+func (q *lostQueue) Incarnation() uint64 { return q.incarnation }
 
 func (q *lostQueue) EnqueueMany(_ context.Context, batches []redisq.Batch) ([]redisq.Enqueued, []error) {
 	return slices.Repeat([]redisq.Enqueued{{Epoch: "then"}}, len(batches)), slices.Repeat([]error{errors.New("no answer")},
@@ -81,9 +81,9 @@ func TestAFanOutThatWasPausedOnItsWayIsNotFresh(t *testing.T) {
 			f, msg := oneToFanOut(t, queue)
 			queue.reached = func() { f.node.(*slowNode).late += c.pause.Milliseconds() }
 			require.True(t, f.Flush(t.Context()))
-			got, generation := f.cache.Get(msg.ID)
+			got, incarnation := f.cache.Get(msg.ID)
 			require.Same(t, msg, got)
-			require.Equal(t, c.fresh, generation)
+			require.Equal(t, c.fresh, incarnation)
 		})
 	}
 }
@@ -144,7 +144,7 @@ func TestLateOffersAreLeftToTheScanAfterALoss(t *testing.T) {
 			f.node.(*slowNode).late += 2 * freshFor.Milliseconds()
 			want := []string{"now"}
 			if lost {
-				queue.generation++
+				queue.incarnation++
 				want = nil
 			}
 			require.True(t, f.Flush(t.Context()))

@@ -25,7 +25,7 @@ func TestMessagesThatWaitForFanOutHoldNoPayload(t *testing.T) {
 // An absentQueue is one that is never asked.
 type absentQueue struct{ Queue }
 
-func (absentQueue) Generation() uint64 { return 1 }
+func (absentQueue) Incarnation() uint64 { return 1 }
 
 // liveHeap returns the bytes in use after a collection.
 func liveHeap() int64 {

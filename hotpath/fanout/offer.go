@@ -70,7 +70,7 @@ func (f *Fanout) offer(ctx context.Context, msgs []committed, since uint64, away
 func (f *Fanout) offerNew(ctx context.Context, msgs []committed, batches []redisq.Batch, doubtful,
 	away map[uint32]bool) {
 	failpoint.At(failpoint.BeforeFanout)
-	generation := f.queue.Generation()
+	incarnation := f.queue.Incarnation()
 	reservations := make([]Reservation, len(batches))
 	for i := range batches {
 		if reservations[i] = f.push.Reserve(batches[i].Consumer, len(batches[i].Jobs)); reservations[i] != nil {
@@ -94,7 +94,7 @@ func (f *Fanout) offerNew(ctx context.Context, msgs []committed, batches []redis
 	if err := cmp.Or(errs...); err != nil {
 		f.log.Warn("fan-out to Redis failed; it is tried again", "messages", len(msgs), "error", err)
 	}
-	f.confirm(msgs, doubtful, generation)
+	f.confirm(msgs, doubtful, incarnation)
 	f.metrics.FannedOut.Add(float64(len(msgs)))
 	var ready []uint32 // consumers with jobs that every broker may claim
 	for i, b := range batches {
@@ -120,11 +120,11 @@ func (f *Fanout) offerNew(ctx context.Context, msgs []committed, batches []redis
 // confirm marks messages as fresh whose jobs were offered on this path only. It reads the clock
 // again: if the process was paused, the reconciler of another broker may already have offered the
 // jobs.
-func (f *Fanout) confirm(msgs []committed, doubtful map[uint32]bool, generation uint64) {
+func (f *Fanout) confirm(msgs []committed, doubtful map[uint32]bool, incarnation uint64) {
 	bound := f.lateBefore()
 	for _, m := range msgs {
 		if m.ID.Millis() >= bound && (len(doubtful) == 0 || !f.concerns(m, doubtful)) {
-			f.cache.SetFresh(m.ID, generation)
+			f.cache.SetFresh(m.ID, incarnation)
 		}
 	}
 }
@@ -187,7 +187,7 @@ func (f *Fanout) splitLate(msgs []committed, since uint64) (fresh []committed, l
 		}
 	}
 	late = f.batches(old)
-	if f.queue.Generation() != since { // compared after batches has read the epochs
+	if f.queue.Incarnation() != since { // compared after batches has read the epochs
 		f.metrics.FanoutDeferred.Add(float64(len(old)))
 		return fresh, nil
 	}

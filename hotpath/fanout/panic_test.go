@@ -30,8 +30,8 @@ func TestAPanicOfAnOfferRepeatsItWithCare(t *testing.T) {
 	q := &panicQueue{}
 	f, msg := oneToFanOut(t, q)
 	require.False(t, f.Flush(t.Context()))
-	_, generation := f.cache.Get(msg.ID)
-	require.Zero(t, generation, "it may be known to Redis: not fresh")
+	_, incarnation := f.cache.Get(msg.ID)
+	require.Zero(t, incarnation, "it may be known to Redis: not fresh")
 	require.True(t, f.Flush(t.Context()))
 	require.Equal(t, []string{"now"}, q.again)
 }

@@ -266,7 +266,7 @@ func (p *Puller) claimOnce(ctx context.Context, k *durable.Consumer, q claimRequ
 	n := p.fits.Of(k.No, q.limit)
 	c, err := p.lease(ctx, k, q, n)
 	// Read after the claim: the claim can be the call that detects another Redis.
-	generation := p.queue.Generation()
+	incarnation := p.queue.Incarnation()
 	if err != nil {
 		return c, nil, err
 	}
@@ -286,7 +286,7 @@ func (p *Puller) claimOnce(ctx context.Context, k *durable.Consumer, q claimRequ
 		p.giveBack(k.No, c.Leases)
 		return redisq.Claim{}, nil, nil
 	}
-	jobs, surplus, err := p.check(ctx, k, c.Leases, generation)
+	jobs, surplus, err := p.check(ctx, k, c.Leases, incarnation)
 	if err != nil {
 		if _, e := p.queue.Release(ctx, k.No, c.Leases); e != nil {
 			return c, nil, e // the leases expire
@@ -302,9 +302,9 @@ func (p *Puller) claimOnce(ctx context.Context, k *durable.Consumer, q claimRequ
 // check pairs leases with their messages and acknowledges the jobs that are over. It returns as
 // surplus the leases that do not fit into one answer.
 func (p *Puller) check(ctx context.Context, k *durable.Consumer, leases []redisq.Lease,
-	generation uint64) (jobs []claimedJob, surplus []redisq.Lease, err error) {
+	incarnation uint64) (jobs []claimedJob, surplus []redisq.Lease, err error) {
 	cs := verify.Leased(leases)
-	sizes, err := p.look(ctx, k, cs, generation)
+	sizes, err := p.look(ctx, k, cs, incarnation)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -59,10 +59,10 @@ func shownPayload(m *durable.Message) int {
 // look verifies candidates from the front, as many as fit into one answer, and returns the JSON
 // size of each. The size is 0 for a job that is not delivered. The payloads that it loads are
 // bounded by answerBytes, or one message.
-func (p *Puller) look(ctx context.Context, k *durable.Consumer, cs []verify.Candidate, generation uint64) (sizes []int,
+func (p *Puller) look(ctx context.Context, k *durable.Consumer, cs []verify.Candidate, incarnation uint64) (sizes []int,
 	err error) {
 	for i := range cs {
-		p.verifier.Fresh(k, &cs[i], generation)
+		p.verifier.Fresh(k, &cs[i], incarnation)
 	}
 	n, err := p.verifier.Verify(ctx, k, cs, answerBytes)
 	if err != nil {

@@ -40,7 +40,7 @@ const (
 
 // A Queue is the part of redisq.Queue that pull consumers work with.
 type Queue interface {
-	Generation() uint64
+	Incarnation() uint64
 	Peek(ctx context.Context, consumer uint32, after *redisq.Cursor, limit int) ([]redisq.Waiting, error)
 	Probe(ctx context.Context, consumer uint32, ids []ident.ID) ([]redisq.Standing, error)
 	ClaimEach(ctx context.Context, consumer uint32, wishes []redisq.Wish) ([]redisq.Grant, error)
@@ -348,9 +348,9 @@ func (p *Puller) listJobs(ctx context.Context, k *durable.Consumer, after *redis
 // processed; it is less than len(waiting) if the page is full.
 func (p *Puller) describe(ctx context.Context, k *durable.Consumer, waiting []redisq.Waiting,
 	page *queuedJobs) (shown int, err error) {
-	generation := p.queue.Generation()
+	incarnation := p.queue.Incarnation()
 	cs := verify.Waiting(waiting)
-	sizes, err := p.look(ctx, k, cs, generation)
+	sizes, err := p.look(ctx, k, cs, incarnation)
 	if err != nil {
 		return 0, err
 	}

@@ -32,7 +32,7 @@ func (q *pausedQueue) answer() redisq.Lease {
 	return redisq.Lease{ID: ident.AtMillis(1), Token: "token", Attempt: q.claims}
 }
 
-func (q *pausedQueue) Generation() uint64 { return 1 }
+func (q *pausedQueue) Incarnation() uint64 { return 1 }
 
 func (q *pausedQueue) Claim(context.Context, uint32, int, time.Duration, redisq.Limits) (redisq.Claim, error) {
 	return redisq.Claim{Leases: []redisq.Lease{q.answer()}, Whole: true}, nil
@@ -136,7 +136,7 @@ type overtaken struct {
 	acked []ident.ID
 }
 
-func (o *overtaken) Generation() uint64 { return 1 }
+func (o *overtaken) Incarnation() uint64 { return 1 }
 
 func (o *overtaken) ListMessages(ctx context.Context, channel uint32, id ident.ID, _ int) ([]durable.Message, error) {
 	return o.Messages(ctx, channel, []ident.ID{id})

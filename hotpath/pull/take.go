@@ -129,7 +129,7 @@ func (m *move) claimed(ctx context.Context, lease redisq.Lease) (redisq.Lease, e
 	p := m.p
 	p.touched(m.k.No)
 	c := verify.OfLease(&lease)
-	if p.verifier.Fresh(m.k, &c, p.queue.Generation()) {
+	if p.verifier.Fresh(m.k, &c, p.queue.Incarnation()) {
 		p.recent.leased(m.k.No, m.id, lease.Token)
 		return lease, nil
 	}

@@ -47,7 +47,7 @@ type dueQueue struct {
 	claims int
 }
 
-func (q *dueQueue) Generation() uint64 { return 1 }
+func (q *dueQueue) Incarnation() uint64 { return 1 }
 
 func (q *dueQueue) Claim(_ context.Context, consumer uint32, _ int, _ time.Duration, _ redisq.Limits) (redisq.Claim,
 	error) {

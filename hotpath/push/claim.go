@@ -42,7 +42,7 @@ func (d *Dispatcher) claim(ctx context.Context, l *lane) bool {
 		c, err = d.queue.Claim(ctx, l.no, n, d.lease(k), limits)
 		return err
 	})
-	generation := d.queue.Generation() // after Claim, which may meet another Redis
+	incarnation := d.queue.Incarnation() // after Claim, which may meet another Redis
 	if err != nil {
 		d.unreserve(l, n)
 		if ctx.Err() == nil {
@@ -55,7 +55,7 @@ func (d *Dispatcher) claim(ctx context.Context, l *lane) bool {
 	l.leftMore(c.Ready > 0, c.Ready > c.Retries || limits.RetryShare == 100 && c.Ready > 0)
 	l.limited(&c, d.metrics.Book)
 	if got > 0 {
-		left := d.verify(ctx, l, k, claimed{d.start(l, k, c.Leases, start, generation), start, suspected})
+		left := d.verify(ctx, l, k, claimed{d.start(l, k, c.Leases, start, incarnation), start, suspected})
 		d.fits.Learn(l.no, got, got-left)
 		d.suspectSince(l, suspected)
 	}

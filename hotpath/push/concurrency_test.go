@@ -80,7 +80,7 @@ type meanwhileQueue struct {
 	meanwhile func()
 }
 
-func (meanwhileQueue) Generation() uint64 { return 0 }
+func (meanwhileQueue) Incarnation() uint64 { return 0 }
 
 func (q meanwhileQueue) Claim(context.Context, uint32, int, time.Duration, redisq.Limits) (redisq.Claim, error) {
 	q.meanwhile()

@@ -83,7 +83,7 @@ func (d *Dispatcher) claimProbe(ctx context.Context, l *lane, k *durable.Consume
 		c, err = d.queue.Claim(ctx, l.no, 1, d.lease(k), d.limits(k))
 		return err
 	})
-	generation := d.queue.Generation()
+	incarnation := d.queue.Incarnation()
 	if err != nil || len(c.Leases) == 0 {
 		d.unreserve(l, 1)
 		if c.Spilled {
@@ -108,7 +108,7 @@ func (d *Dispatcher) claimProbe(ctx context.Context, l *lane, k *durable.Consume
 		return
 	}
 	l.probe.Store(until)
-	d.verify(ctx, l, k, claimed{d.start(l, k, c.Leases, at, generation), at, suspected})
+	d.verify(ctx, l, k, claimed{d.start(l, k, c.Leases, at, incarnation), at, suspected})
 	d.suspectSince(l, suspected)
 	if l.takeProbe() != 0 { // the job was over: no delivery took the probe
 		d.giveProbe(l, until)

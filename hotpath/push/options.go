@@ -19,7 +19,7 @@ import (
 
 // A Queue is the part of redisq.Queue that the dispatcher needs.
 type Queue interface {
-	Generation() uint64
+	Incarnation() uint64
 	Claim(ctx context.Context, consumer uint32, n int, lease time.Duration, limits redisq.Limits) (redisq.Claim, error)
 	Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
 	RestoreLeases(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)

@@ -48,12 +48,12 @@ func (d *Dispatcher) Reserve(consumer uint32, n int) *Reservation {
 func (b *Reservation) Start(ctx context.Context, leases []redisq.Lease) {
 	d, l := b.d, b.lane
 	defer d.deliveries.Done()
-	generation := d.queue.Generation() // after the offer, which may meet another Redis
+	incarnation := d.queue.Incarnation() // after the offer, which may meet another Redis
 	d.unreserve(l, b.n-len(leases))
 	if len(leases) == 0 {
 		return
 	}
-	unverified := d.start(l, b.consumer, leases, b.at, generation)
+	unverified := d.start(l, b.consumer, leases, b.at, incarnation)
 	d.suspectSince(l, b.suspected)
 	if len(unverified) > 0 {
 		d.deliveries.Go(func() {

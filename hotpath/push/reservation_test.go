@@ -202,7 +202,7 @@ type answering struct {
 	err error
 }
 
-func (answering) Generation() uint64  { return 7 }
+func (answering) Incarnation() uint64 { return 7 }
 func (answering) Epoch(uint32) string { return "now" }
 
 func (q answering) EnqueueMany(_ context.Context, batches []redisq.Batch) ([]redisq.Enqueued, []error) {

@@ -15,14 +15,14 @@ import (
 // start begins the deliveries of leases that were claimed at `at`. Leases that the fresh rule
 // allows go out at once. start returns the others, which the store must verify.
 func (d *Dispatcher) start(l *lane, k *durable.Consumer, leases []redisq.Lease, at time.Time,
-	generation uint64) (unverified []redisq.Lease) {
+	incarnation uint64) (unverified []redisq.Lease) {
 	failpoint.At(failpoint.AfterClaim)
 	d.metrics.Claimed.Add(float64(len(leases)))
 	d.touched(l.no)
 	d.claimedLive(k)
 	for _, lease := range leases {
 		c := verify.OfLease(&lease)
-		if d.verifier.Fresh(k, &c, generation) {
+		if d.verifier.Fresh(k, &c, incarnation) {
 			if msg, ok := d.large.take(l, c.Message); ok {
 				d.deliver(&delivery{d: d, lane: l, consumer: k, msg: msg, lease: lease, granted: lease.Granted, at: at,
 					expiry: c.Expiry, probe: l.takeProbe()})

@@ -11,7 +11,7 @@ import (
 const shards = 16
 
 // A Cache holds messages that this process stored, bounded by bytes. It saves the SELECT before a
-// delivery, and its entries carry the generation for the fresh rule. Losing an entry is always
+// delivery, and its entries carry the incarnation for the fresh rule. Losing an entry is always
 // correct, only slower.
 type Cache struct {
 	shards [shards]shard
@@ -25,8 +25,8 @@ type shard struct {
 	limit int
 }
 
-// An entry is a cached message. It is fresh for generation gen: this process put each of its jobs
-// into Redis once and received the reply. While the generation stays the same, Redis has lost
+// An entry is a cached message. It is fresh for incarnation gen: this process put each of its jobs
+// into Redis once and received the reply. While the incarnation stays the same, Redis has lost
 // nothing since.
 type entry struct {
 	msg  *durable.Message
@@ -79,7 +79,7 @@ func (s *shard) drop(id ident.ID) {
 	}
 }
 
-// SetFresh records that Redis confirmed the fan-out of the message under generation gen.
+// SetFresh records that Redis confirmed the fan-out of the message under incarnation gen.
 func (c *Cache) SetFresh(id ident.ID, gen uint64) {
 	s := c.shard(id)
 	s.mu.Lock()
@@ -89,7 +89,7 @@ func (c *Cache) SetFresh(id ident.ID, gen uint64) {
 	}
 }
 
-// Get returns the message and the generation for which it is fresh. It returns nil if the message
+// Get returns the message and the incarnation for which it is fresh. It returns nil if the message
 // is not cached.
 func (c *Cache) Get(id ident.ID) (*durable.Message, uint64) {
 	s := c.shard(id)

@@ -127,14 +127,14 @@ func (v *Verifier) StoreWentBack() { v.goneBackMs.Store(v.NowMs() + goneBackMarg
 const goneBackMargin = time.Second
 
 // Fresh decides a candidate of a consumer by the fresh rule and reports whether it is to be
-// delivered. generation is that of Redis after the claim. A job of an ordered consumer whose
+// delivered. incarnation is that of Redis after the claim. A job of an ordered consumer whose
 // message has a key stays undecided, because only the store knows the job before it.
-func (v *Verifier) Fresh(k *durable.Consumer, c *Candidate, generation uint64) bool {
+func (v *Verifier) Fresh(k *durable.Consumer, c *Candidate, incarnation uint64) bool {
 	if !c.Untouched || c.ID.Millis() <= v.goneBackMs.Load() {
 		return false
 	}
 	msg, fresh := v.Cache.Get(c.ID)
-	if msg == nil || fresh != generation {
+	if msg == nil || fresh != incarnation {
 		return false
 	}
 	if msg.Keyed() {

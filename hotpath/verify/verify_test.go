@@ -137,9 +137,9 @@ func TestAMessageThatTheStoreLostIsNotDeliveredFromMemory(t *testing.T) {
 func TestOnlyFreshJobsGoOutUnasked(t *testing.T) {
 	id := ident.AtMillis(now)
 	for name, c := range map[string]struct {
-		lease      redisq.Lease
-		generation uint64
-		fresh      bool
+		lease       redisq.Lease
+		incarnation uint64
+		fresh       bool
 	}{
 		"fresh":            {redisq.Lease{ID: id, Attempt: 1}, 7, true},
 		"second attempt":   {redisq.Lease{ID: id, Attempt: 2}, 7, false},
@@ -153,7 +153,7 @@ func TestOnlyFreshJobsGoOutUnasked(t *testing.T) {
 			v.Cache.Put(&durable.Message{ID: id, Audience: 1})
 			v.Cache.SetFresh(id, 7)
 			cs := Leased([]redisq.Lease{c.lease})
-			require.Equal(t, c.fresh, v.Fresh(consumer, &cs[0], c.generation))
+			require.Equal(t, c.fresh, v.Fresh(consumer, &cs[0], c.incarnation))
 			n, err := v.Verify(t.Context(), consumer, cs, 1)
 			require.NoError(t, err)
 			require.Equal(t, 1, n)

@@ -40,13 +40,13 @@ func (l *losses) take() []uint32 {
 func firstContactIsAdoption(t *testing.T, s Server) {
 	q := s.Queue(100)
 	l := watch(q)
-	require.Zero(t, q.Generation())
+	require.Zero(t, q.Incarnation())
 	put(t, q, jobs(1, 1, 0), redisq.Fresh)
 	require.Equal(t, []uint32{consumer}, l.take())
-	require.EqualValues(t, 1, q.Generation())
+	require.EqualValues(t, 1, q.Incarnation())
 	claim(t, q, 1, never)
 	require.Empty(t, l.take())
-	require.EqualValues(t, 1, q.Generation())
+	require.EqualValues(t, 1, q.Incarnation())
 }
 
 func secondBrokerAdopts(t *testing.T, s Server) {
@@ -97,11 +97,11 @@ func everyVerbNoticesFlush(t *testing.T, s Server) {
 	} {
 		require.NoError(t, q.SetSpilled(ctx, consumer, -1))
 		lost.take()
-		generation := q.Generation()
+		incarnation := q.Incarnation()
 		s.Flush()
 		require.NoError(t, verb(), name)
 		require.Equal(t, []uint32{consumer}, lost.take(), name)
-		require.Equal(t, generation+1, q.Generation(), name)
+		require.Equal(t, incarnation+1, q.Incarnation(), name)
 		check(t, s, q)
 	}
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// A link carries the scripts of one life to Redis, with its epochs, its generation
+// A link carries the scripts of one life to Redis, with its epochs, its incarnation
 // and its watch of run_ids.
 type link struct {
 	l *life
 	r *server
 
-	generation atomic.Uint64
-	onLost     func(consumer uint32)
-	onRun      func()
+	incarnation atomic.Uint64
+	onLost      func(consumer uint32)
+	onRun       func()
 
 	mu     sync.Mutex
 	epochs map[uint32]string
@@ -31,7 +31,7 @@ func newLink(l *life, r *server) *link {
 	return &link{l: l, r: r, epochs: map[uint32]string{}, runs: map[int]bool{}}
 }
 
-func (q *link) Generation() uint64 { return q.generation.Load() }
+func (q *link) Incarnation() uint64 { return q.incarnation.Load() }
 
 // maxRounds as in redisq.
 const maxRounds = 6
@@ -130,7 +130,7 @@ func (q *link) connect() {
 	q.runs[run] = true
 	q.mu.Unlock()
 	if changed && q.l.w.flaw != runIsIgnored {
-		q.generation.Add(1)
+		q.incarnation.Add(1)
 		q.onRun()
 	}
 }
@@ -148,7 +148,7 @@ func (q *link) adopt(consumer uint32, known, current string) {
 		return
 	}
 	q.epochs[consumer] = current
-	q.generation.Add(1)
+	q.incarnation.Add(1)
 	q.mu.Unlock()
 	q.onLost(consumer)
 }
