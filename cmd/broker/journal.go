@@ -135,7 +135,7 @@ func replayJournal(ctx context.Context, dir string, stdout, stderr io.Writer) in
 
 // replayInto stores the messages of journals.
 func replayInto(ctx context.Context, store *durable.Store, cfg config, log *slog.Logger, signer journalSigner,
-	left []*journal.Journal) (became standby.Replayed, err error) {
+	left []*journal.Journal) (became standby.Drained, err error) {
 	cat := catalogue.New(store, log)
 	if err := cat.Refresh(ctx); err != nil {
 		return became, err
@@ -157,7 +157,7 @@ func replayInto(ctx context.Context, store *durable.Store, cfg config, log *slog
 	keepers.Go(func() { _ = node.Run(background) })
 	keepers.Go(func() { _ = cat.Run(background) })
 	for _, j := range left {
-		one, e := replayer.Replay(ctx, j)
+		one, e := replayer.Drain(ctx, j)
 		became.Stored, became.Refused, became.Lost = became.Stored+one.Stored, became.Refused+
 			one.Refused, became.Lost+one.Lost
 		err = errors.Join(err, e)

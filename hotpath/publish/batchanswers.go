@@ -74,7 +74,7 @@ const (
 	hasID           = 1 << iota // the ID of the message follows
 	hasKey                      // the length of the Key and that Key follow
 	hasRefusal                  // two bytes follow: the index in refusals
-	isReplayed                  // the message was stored before
+	isRepeat                    // the message was stored before
 	isScheduled                 // the message is a schedule
 	isJournalled                // a receipt follows: the message is in the journal
 	tellsDurable                // the channel has the journal: Ack says that the store has the message
@@ -108,9 +108,9 @@ func (a *answers) add(msg *durable.Message, err error, in policy.Intake, kind by
 	no := uint16(0)
 	repeats := errors.Is(err, durable.ErrDuplicate)
 	if repeats {
-		stored, status := replayed(msg, in, err)
+		stored, status := repeated(msg, in, err)
 		if msg = &stored; status > 0 {
-			kind, err = kind|isReplayed, nil
+			kind, err = kind|isRepeat, nil
 		}
 	}
 	if err != nil {
@@ -139,7 +139,7 @@ func (a *answers) add(msg *durable.Message, err error, in policy.Intake, kind by
 		b = append(append(b, byte(len(msg.Key))), msg.Key...) // ident.ValidName: at most 255
 	}
 	a.blocks[last] = b
-	return kind&isReplayed != 0
+	return kind&isRepeat != 0
 }
 
 // addReceipt appends the result of the next line, whose message is in the journal.
@@ -319,7 +319,7 @@ func (a *answers) appendResult(buf, kept []byte) ([]byte, int) {
 		return appendReceipt(buf, kept)
 	}
 	switch {
-	case kind&isReplayed != 0:
+	case kind&isRepeat != 0:
 		buf = append(buf, `{"Status":200`...)
 	case kind&hasRefusal == 0:
 		buf = append(buf, `{"Status":201`...)

@@ -133,10 +133,10 @@ func parseKey(b []byte) (string, error) {
 	return string(b), nil
 }
 
-// replayed returns the stored message that a message repeats, and the status of the answer, where
+// repeated returns the stored message that a message repeats, and the status of the answer, where
 // the repeat is no error: the first answer again for an Idempotency-Key, and 200 in a channel that
 // acknowledges duplicates.
-func replayed(msg *durable.Message, in policy.Intake, err error) (stored durable.Message, status int) {
+func repeated(msg *durable.Message, in policy.Intake, err error) (stored durable.Message, status int) {
 	var dup *durable.DuplicateError
 	if !errors.As(err, &dup) {
 		return *msg, 0

@@ -166,7 +166,7 @@ func (p *Publisher) answer(rc *fasthttp.RequestCtx, ch *catalogue.Channel, d *Dr
 		return nil
 	case repeats:
 		var stored durable.Message
-		stored, status = replayed(m, ch.Intake, d.err)
+		stored, status = repeated(m, ch.Intake, d.err)
 		m = &stored
 	case d.err != nil:
 		return d.err

@@ -83,7 +83,7 @@ func (p *Publisher) request(ctx context.Context, rc *fasthttp.RequestCtx) error 
 	}
 	msg := d.msg
 	if d.err != nil {
-		stored, _ := replayed(msg, w.ch.Intake, d.err)
+		stored, _ := repeated(msg, w.ch.Intake, d.err)
 		msg = &stored
 	}
 	return p.awaitResponse(ctx, rc, w.sender, msg, wait)

@@ -109,7 +109,7 @@ func (s *Sent) Wait() {
 			s.p.metrics.Answer(s.in.Ack, d.journalled, d.err)
 		}
 		if errors.Is(d.err, durable.ErrDuplicate) {
-			if _, status := replayed(d.message(), s.in, d.err); status > 0 {
+			if _, status := repeated(d.message(), s.in, d.err); status > 0 {
 				s.p.metrics.Repeats.Inc()
 			}
 		}
@@ -134,7 +134,7 @@ func (s *Sent) traced(d *Draft, i int) {
 		return
 	}
 	kind := ""
-	switch _, status := replayed(d.message(), s.in, d.err); {
+	switch _, status := repeated(d.message(), s.in, d.err); {
 	case d.journalled:
 		d.span.Journalled()
 	case d.err == nil && d.later == nil && s.sub != nil:

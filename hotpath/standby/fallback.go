@@ -70,7 +70,7 @@ func (f *fallback) leaveLimbo() {
 // tell reports an outcome that came after the message was in the journal.
 func (f *fallback) tell() {
 	if errors.Is(f.err, durable.ErrOutcomeUnknown) {
-		return // the replay asks the store
+		return // the drain asks the store
 	}
 	s := f.standby
 	s.mu.Lock()

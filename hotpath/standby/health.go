@@ -22,8 +22,8 @@ type storeHealth struct {
 	known   atomic.Int64                        // the time of took and failing, or of the last probe, ns of the process
 }
 
-// replaying is the place of the replay among the transactions under way.
-const replaying = accept.Committers
+// draining is the place of the drain among the transactions under way.
+const draining = accept.Committers
 
 var start = time.Now()
 

@@ -250,7 +250,7 @@ func TestAStoreThatWentBackIsAskedAboutWhatTheCommitterStored(t *testing.T) {
 	require.False(t, known)
 }
 
-func TestAnUnknownOutcomeIsLookedUpBeforeTheReplay(t *testing.T) {
+func TestAnUnknownOutcomeIsLookedUpBeforeTheDrain(t *testing.T) {
 	f := newFaultyStore()
 	p, d, _ := startJournal(t, f.Store, t.TempDir(), 1<<20)
 	inner := f.OnInsert

@@ -27,23 +27,23 @@ func (s *Standby) Adopt() {
 		s.log.Warn("a journal in the data folder cannot be read", "error", err)
 	}
 	for _, j := range left {
-		r := newReplay(s, j)
+		r := newDrain(s, j)
 		r.left = !s.take(j)
 		s.add(r)
 	}
 }
 
-// Run replays the journal of this broker and those that others have left, until ctx ends. What is in a
+// Run drains the journal of this broker and those that others have left, until ctx ends. What is in a
 // journal then is left for the next start.
 func (s *Standby) Run(ctx context.Context) {
-	var replays sync.WaitGroup
+	var drains sync.WaitGroup
 	begin := func() {
 		for _, r := range s.unbegun() {
 			if n := r.journal.Waiting(); n > 0 {
 				s.log.Info("storing the messages of a journal", "folder", r.journal.Dir(), "messages", n)
 			}
-			replays.Go(func() {
-				guard.Loop(ctx, "journal replay", func(ctx context.Context) { s.replayAll(ctx, r, r.left) })
+			drains.Go(func() {
+				guard.Loop(ctx, "journal replay", func(ctx context.Context) { s.drainAll(ctx, r, r.left) })
 			})
 		}
 	}
@@ -54,25 +54,25 @@ func (s *Standby) Run(ctx context.Context) {
 		begin()
 		select {
 		case <-ctx.Done():
-			replays.Wait()
+			drains.Wait()
 			s.end(context.WithoutCancel(ctx))
 			return
 		case j := <-s.opened:
-			s.add(newReplay(s, j))
+			s.add(newDrain(s, j))
 		case <-tick.C:
 			s.Adopt()
 		}
 	}
 }
 
-func (s *Standby) add(r *replay) {
+func (s *Standby) add(r *drain) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = append(s.all, r)
 }
 
-// unbegun returns the replays that did not begin yet, and now do.
-func (s *Standby) unbegun() (all []*replay) {
+// unbegun returns the drains that did not begin yet, and now do.
+func (s *Standby) unbegun() (all []*drain) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.all {
@@ -84,8 +84,8 @@ func (s *Standby) unbegun() (all []*replay) {
 	return all
 }
 
-// replayAll replays a journal until ctx ends, one that was left until it is empty.
-func (s *Standby) replayAll(ctx context.Context, r *replay, left bool) {
+// drainAll drains a journal until ctx ends, one that was left until it is empty.
+func (s *Standby) drainAll(ctx context.Context, r *drain, left bool) {
 	for {
 		err := r.run(ctx, left)
 		if err == nil {
@@ -99,14 +99,14 @@ func (s *Standby) replayAll(ctx context.Context, r *replay, left bool) {
 		}
 	}
 	if left && ctx.Err() == nil {
-		s.closeReplay(r)
+		s.closeDrain(r)
 	}
 }
 
-// closeReplay closes a journal that is empty, or whose rest the next broker stores.
-func (s *Standby) closeReplay(r *replay) {
+// closeDrain closes a journal that is empty, or whose rest the next broker stores.
+func (s *Standby) closeDrain(r *drain) {
 	s.mu.Lock()
-	s.all = slices.DeleteFunc(s.all, func(q *replay) bool { return q == r })
+	s.all = slices.DeleteFunc(s.all, func(q *drain) bool { return q == r })
 	s.mu.Unlock()
 	if err := r.journal.Close(); err != nil {
 		s.log.Warn("a journal did not close cleanly", "error", err)
@@ -121,7 +121,7 @@ func (s *Standby) end(ctx context.Context) {
 	all := slices.Clone(s.all)
 	select {
 	case j := <-s.opened: // with its first message, a moment ago
-		r := newReplay(s, j)
+		r := newDrain(s, j)
 		all, s.all = append(all, r), append(s.all, r)
 	default:
 	}
@@ -138,7 +138,7 @@ func (s *Standby) end(ctx context.Context) {
 			s.log.Warn("stopping with messages in the journal: the next broker with this data folder stores them",
 				"folder", r.journal.Dir(), "messages", state.Waiting, "held", state.Held, "bytes", state.Bytes)
 		}
-		s.closeReplay(r)
+		s.closeDrain(r)
 	}
 }
 
@@ -158,13 +158,13 @@ func (s *Standby) State() (total journal.State) {
 	return total
 }
 
-// Replayed is what became of the messages of a journal.
-type Replayed struct{ Stored, Refused, Lost int }
+// Drained is what became of the messages of a journal.
+type Drained struct{ Stored, Refused, Lost int }
 
-// Replay stores the messages of a journal that no broker has. It fails where the channel of a
+// Drain stores the messages of a journal that no broker has. It fails where the channel of a
 // message is paused.
-func (s *Standby) Replay(ctx context.Context, j *journal.Journal) (Replayed, error) {
-	r := newReplay(s, j)
+func (s *Standby) Drain(ctx context.Context, j *journal.Journal) (Drained, error) {
+	r := newDrain(s, j)
 	r.once = true
 	err := r.run(ctx, true)
 	if err == nil && ctx.Err() != nil {
@@ -173,5 +173,5 @@ func (s *Standby) Replay(ctx context.Context, j *journal.Journal) (Replayed, err
 	if err == nil && j.State().Held > 0 {
 		err = problem.ErrChannelPaused
 	}
-	return Replayed{r.stored, r.refused, r.lost}, err
+	return Drained{r.stored, r.refused, r.lost}, err
 }

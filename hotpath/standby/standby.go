@@ -64,7 +64,7 @@ type Standby struct {
 	own      *journal.Journal // nil: none was opened or taken over yet
 	failed   time.Time        // when it could not be opened
 	ended    bool             // the broker has stopped: none is opened any more
-	all      []*replay        // of every journal that is not empty
+	all      []*drain         // of every journal that is not empty
 	opened   chan *journal.Journal
 	early    map[journal.Receipt]earlyOutcome
 }
@@ -75,7 +75,7 @@ type earlyOutcome struct {
 	err error
 }
 
-// mostEarly bounds the early outcomes. The replay asks the store about the others.
+// mostEarly bounds the early outcomes. The drain asks the store about the others.
 const mostEarly = 1 << 16
 
 // New returns the standby of a submitter. Call it before the submitter runs.
@@ -88,7 +88,7 @@ func New(o Options) *Standby {
 }
 
 // StoreWentBack forgets what an earlier state of the store is not known to have: outcomes of messages
-// that the journal still has. The replay asks the store.
+// that the journal still has. The drain asks the store.
 func (s *Standby) StoreWentBack() {
 	s.mu.Lock()
 	clear(s.early)
@@ -110,7 +110,7 @@ func (s *Standby) behind(channel uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.entering[channel] > 0 || s.own != nil && s.own.Waits(channel) ||
-		slices.ContainsFunc(s.all, func(r *replay) bool { return r.held[channel] || r.journal.Waits(channel) })
+		slices.ContainsFunc(s.all, func(r *drain) bool { return r.held[channel] || r.journal.Waits(channel) })
 }
 
 // count counts messages of a channel with an ordering key that enter the journal.

@@ -187,7 +187,7 @@ func (sub *Submission) journal() error {
 	}
 	named := &sub.s.names
 	for _, r := range records {
-		named.add(r.Msg.ChannelNo, r.Msg.Key) // before a replay can settle it
+		named.add(r.Msg.ChannelNo, r.Msg.Key) // before a drain can settle it
 	}
 	receipts, err := j.Append(records)
 	if err != nil {

@@ -40,7 +40,7 @@ func (d disk) Create(dir, name string, _ uint64) (types.WritableFile, error) {
 }
 
 // Delete implements types.VFS. A deletion that a power loss undoes does no harm: the entries are
-// replayed once more, and found stored.
+// drained once more, and found stored.
 func (disk) Delete(dir, name string) error { return os.Remove(filepath.Join(dir, name)) }
 
 // Size implements Files.

@@ -102,10 +102,10 @@ const moveAfter = 5 * time.Second
 
 // Move keeps nothing behind what is held: held entries that are in one file with entries which are
 // over are written again, into a file of their own, and the old file is removed. Otherwise the
-// entries that are over would be replayed by the next start, and stored again once the store has
+// entries that are over would be drained by the next start, and stored again once the store has
 // forgotten their receipts.
 //
-// A crash between the two leaves an entry at both places. The next start replays both; the store
+// A crash between the two leaves an entry at both places. The next start drains both; the store
 // finds the second one by the receipt, or by its identity.
 func (j *Journal) Move() {
 	if time.Since(j.moveFailed) < moveAfter {

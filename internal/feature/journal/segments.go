@@ -228,7 +228,7 @@ func (j *Journal) closePart(p *part) {
 }
 
 // drop removes a part whose entries are over. A file of which a piece was not understood gets
-// another name instead, for an operator to look at. One that cannot be removed is replayed at the
+// another name instead, for an operator to look at. One that cannot be removed is drained at the
 // next start, without effect.
 func (j *Journal) drop(p *part) {
 	j.closePart(p)

@@ -14,7 +14,7 @@ import (
 
 // A data folder has one journal for each broker that used it at the same time, in the folders
 // journal/0, journal/1 and so on. A broker locks the one that it writes, so two never share one.
-// It also replays every other one that nobody has locked.
+// It also drains every other one that nobody has locked.
 const (
 	folder    = "journal"
 	lockName  = "lock"

@@ -95,7 +95,7 @@ func (j *Journal) next() []*appending {
 }
 
 // flush appends and flushes a batch. A crash before the end of the flush leaves a torn or
-// unanswered write, which the next start drops or replays. After it the entries are replayed.
+// unanswered write, which the next start drops or drains. After it the entries are drained.
 func (j *Journal) flush(batch []*appending) error {
 	apart := batch[0].apart
 	j.mu.Lock()

@@ -229,7 +229,7 @@ func (l *life) replayJournals() error {
 	})
 	for _, j := range left {
 		if err == nil {
-			_, err = replayer.Replay(ctx, j)
+			_, err = replayer.Drain(ctx, j)
 		}
 		_ = j.Close()
 	}

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// replayRows and replayBytes bound the messages that are read and stored together.
-	replayRows  = 256
-	replayBytes = 1 << 20
-	// replayPause is the first wait after a failure of the store. It doubles up to replayLongest.
-	replayPause, replayLongest = 25 * time.Millisecond, time.Second
-	// replayLook is the interval at which a replay looks whether a paused channel is resumed.
-	replayLook = 500 * time.Millisecond
+	// drainRows and drainBytes bound the messages that are read and stored together.
+	drainRows  = 256
+	drainBytes = 1 << 20
+	// drainPause is the first wait after a failure of the store. It doubles up to drainLongest.
+	drainPause, drainLongest = 25 * time.Millisecond, time.Second
+	// drainLook is the interval at which a drain looks whether a paused channel is resumed.
+	drainLook = 500 * time.Millisecond
 	// triedAge is the age from which on an ID can no longer be inserted: the guard refuses it, and
 	// a statement that passed the guard before has written its row.
 	triedAge = durable.MaxIDAge + 500*time.Millisecond
@@ -35,12 +35,12 @@ const (
 	poisonedFor, poisonedLongest = 10 * time.Second, time.Minute
 )
 
-// A replay stores the messages of one journal, in order, each once.
+// A drain stores the messages of one journal, in order, each once.
 //
 // A message is removed from the journal after its receipt was recorded, and that after the message
 // was stored. A crash in between leaves a message that is stored and still in the journal. The next
-// replay finds it stored by its identity: its Key, which for a message without one is its receipt.
-type replay struct {
+// drain finds it stored by its identity: its Key, which for a message without one is its receipt.
+type drain struct {
 	s       *Standby
 	journal *journal.Journal
 	log     *slog.Logger
@@ -68,16 +68,16 @@ type poison struct {
 	wait    time.Duration
 }
 
-func newReplay(s *Standby, j *journal.Journal) *replay {
-	return &replay{s: s, journal: j, log: s.log, recheck: j.Last(), held: map[uint32]bool{},
+func newDrain(s *Standby, j *journal.Journal) *drain {
+	return &drain{s: s, journal: j, log: s.log, recheck: j.Last(), held: map[uint32]bool{},
 		poisoned: map[journal.Receipt]*poison{}}
 }
 
 // run stores messages until ctx ends, or with untilEmpty until the journal is empty.
-func (r *replay) run(ctx context.Context, untilEmpty bool) error {
+func (r *drain) run(ctx context.Context, untilEmpty bool) error {
 	for ctx.Err() == nil {
 		r.release()
-		entries, err := r.journal.Read(replayRows, replayBytes)
+		entries, err := r.journal.Read(drainRows, drainBytes)
 		if err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (r *replay) run(ctx context.Context, untilEmpty bool) error {
 			select {
 			case <-ctx.Done():
 			case <-r.journal.More():
-			case <-time.After(replayLook):
+			case <-time.After(drainLook):
 			}
 			continue
 		}
@@ -101,8 +101,8 @@ func (r *replay) run(ctx context.Context, untilEmpty bool) error {
 
 // release makes held messages due again: those of a channel that is resumed, and those for which the
 // store has failed.
-func (r *replay) release() {
-	if len(r.held)+len(r.poisoned) == 0 || time.Since(r.looked) < replayLook {
+func (r *drain) release() {
+	if len(r.held)+len(r.poisoned) == 0 || time.Since(r.looked) < drainLook {
 		return
 	}
 	r.looked = time.Now()
@@ -120,19 +120,19 @@ func (r *replay) release() {
 	}
 }
 
-func (r *replay) again(channel uint32) {
+func (r *drain) again(channel uint32) {
 	r.recheck = r.journal.Last()
 	r.journal.Release(channel)
 }
 
-func (r *replay) paused(channel uint32) bool {
+func (r *drain) paused(channel uint32) bool {
 	ch := r.s.catalogue.ChannelByNo(channel)
 	return ch != nil && ch.Closed() && !ch.Deleted
 }
 
 // store stores entries, tries again until each is done, and advances the journal.
-func (r *replay) store(ctx context.Context, entries []*journal.Entry) {
-	all := make([]replayedEntry, len(entries))
+func (r *drain) store(ctx context.Context, entries []*journal.Entry) {
+	all := make([]drainedEntry, len(entries))
 	for i, e := range entries {
 		all[i].Entry = e
 		if !e.Lost {
@@ -140,11 +140,11 @@ func (r *replay) store(ctx context.Context, entries []*journal.Entry) {
 		}
 	}
 	r.began, r.seen = time.Since(start), r.s.node.Clock()
-	wait := replayPause
+	wait := drainPause
 	for try := 0; ctx.Err() == nil; try++ {
 		r.holdPaused(all)
 		err := r.step(ctx, all, try)
-		if err == nil && !slices.ContainsFunc(all, func(f replayedEntry) bool { return !f.done }) {
+		if err == nil && !slices.ContainsFunc(all, func(f drainedEntry) bool { return !f.done }) {
 			if err = r.record(ctx, all); err == nil {
 				r.advance(all)
 				return
@@ -159,18 +159,18 @@ func (r *replay) store(ctx context.Context, entries []*journal.Entry) {
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
-			wait = min(2*wait, replayLongest)
+			wait = min(2*wait, drainLongest)
 		}
 	}
 }
 
 // storeAgain forgets what became of entries: the store went back to an earlier state since, which may
 // not have them. The journal still does.
-func (r *replay) storeAgain(ctx context.Context, all []replayedEntry) {
+func (r *drain) storeAgain(ctx context.Context, all []drainedEntry) {
 	r.log.Warn("the store went back to an earlier state while messages of the journal were stored; they are stored again",
 		"folder", r.journal.Dir(), "messages", len(all))
 	for i := range all {
-		all[i] = replayedEntry{Entry: all[i].Entry}
+		all[i] = drainedEntry{Entry: all[i].Entry}
 	}
 	r.recheck = r.journal.Last()
 	_ = r.s.node.Renew(ctx) // else the node notices within a second
@@ -178,18 +178,18 @@ func (r *replay) storeAgain(ctx context.Context, all []replayedEntry) {
 }
 
 // step brings entries closer to their end. An error means that the store failed.
-func (r *replay) step(ctx context.Context, all []replayedEntry, try int) error {
+func (r *drain) step(ctx context.Context, all []drainedEntry, try int) error {
 	ctx, cancel := context.WithTimeout(ctx, accept.Within)
 	defer cancel()
 	if err := r.findKnown(ctx, all); err != nil {
 		return err
 	}
 	r.findLost(all)
-	together, alone := open(all), []*replayedEntry(nil)
+	together, alone := open(all), []*drainedEntry(nil)
 	if try >= aloneAfter {
 		together, alone = nil, together
 	} else if len(r.poisoned) > 0 {
-		together = slices.DeleteFunc(together, func(f *replayedEntry) bool {
+		together = slices.DeleteFunc(together, func(f *drainedEntry) bool {
 			if r.poisoned[f.Receipt] != nil {
 				alone = append(alone, f)
 			}
@@ -203,20 +203,20 @@ func (r *replay) step(ctx context.Context, all []replayedEntry, try int) error {
 }
 
 // storeAll stores entries that the store does not have.
-func (r *replay) storeAll(ctx context.Context, todo []*replayedEntry) error {
+func (r *drain) storeAll(ctx context.Context, todo []*drainedEntry) error {
 	if err := r.findTried(ctx, todo); err != nil {
 		return err
 	}
-	return r.insert(ctx, slices.DeleteFunc(todo, func(f *replayedEntry) bool { return f.done }))
+	return r.insert(ctx, slices.DeleteFunc(todo, func(f *drainedEntry) bool { return f.done }))
 }
 
 // storeAlone stores entries one by one, so that one for which the store fails keeps no other. It is
 // held: at once if that is known of it.
-func (r *replay) storeAlone(ctx context.Context, todo []*replayedEntry, try int) (failed error) {
+func (r *drain) storeAlone(ctx context.Context, todo []*drainedEntry, try int) (failed error) {
 	r.alone = true
 	defer func() { r.alone = false }()
 	for _, f := range todo {
-		err := r.storeAll(ctx, []*replayedEntry{f})
+		err := r.storeAll(ctx, []*drainedEntry{f})
 		if err == nil {
 			delete(r.poisoned, f.Receipt)
 			continue
@@ -235,14 +235,14 @@ func (r *replay) storeAlone(ctx context.Context, todo []*replayedEntry, try int)
 
 // takesOthers reports whether a failure is that of one message: the store has taken another one
 // since, and the message was not refused because the broker or the store is slow.
-func (r *replay) takesOthers(err error) bool {
+func (r *drain) takesOthers(err error) bool {
 	slow := errors.Is(err, problem.ErrOverloaded) || errors.Is(err, durable.ErrStale) ||
 		errors.Is(err, durable.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded)
 	return !slow && r.s.health.stored.Load() > int64(r.began)
 }
 
 // poison holds an entry for which the store fails.
-func (r *replay) poison(f *replayedEntry, err error) {
+func (r *drain) poison(f *drainedEntry, err error) {
 	p := r.poisoned[f.Receipt]
 	if p == nil {
 		p = &poison{channel: f.Msg.ChannelNo, wait: poisonedFor}
@@ -257,13 +257,13 @@ func (r *replay) poison(f *replayedEntry, err error) {
 }
 
 // storeAnswers reports whether the store works, so a failure is that of the message.
-func (r *replay) storeAnswers(ctx context.Context) bool {
+func (r *drain) storeAnswers(ctx context.Context) bool {
 	return r.s.catalogue.Refresh(ctx) == nil
 }
 
 // holdPaused holds the entries of paused channels. Later ones of the channel are held as well, so
 // their order stays.
-func (r *replay) holdPaused(all []replayedEntry) {
+func (r *drain) holdPaused(all []drainedEntry) {
 	for i := range all {
 		f := &all[i]
 		if !f.done && !f.Lost && (r.held[f.Msg.ChannelNo] || r.paused(f.Msg.ChannelNo)) {
@@ -275,7 +275,7 @@ func (r *replay) holdPaused(all []replayedEntry) {
 
 // keepHeld says whether messages of a channel are held. Until they are due again, those with an
 // ordering key that come after its resumption are behind them.
-func (r *replay) keepHeld(channel uint32, held bool) {
+func (r *drain) keepHeld(channel uint32, held bool) {
 	s := r.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -287,7 +287,7 @@ func (r *replay) keepHeld(channel uint32, held bool) {
 }
 
 // insert stores entries under new IDs, in one transaction where the store can.
-func (r *replay) insert(ctx context.Context, todo []*replayedEntry) error {
+func (r *drain) insert(ctx context.Context, todo []*drainedEntry) error {
 	if len(todo) == 0 {
 		return nil
 	}
@@ -305,13 +305,13 @@ func (r *replay) insert(ctx context.Context, todo []*replayedEntry) error {
 	if !store.Admit(ctx, accept.Terms{Patience: accept.LinePatience, Lines: true}, share.Broker, len(msgs), bytes) {
 		return problem.ErrOverloaded
 	}
-	health.Begin(replaying)
+	health.Begin(draining)
 	results := store.StoreAccepted(ctx, msgs)
 	shown := results
 	if r.alone && results[0] != nil { // it says nothing of other messages
 		shown = nil
 	}
-	health.End(replaying, shown)
+	health.End(draining, shown)
 	store.Leave(share.Broker, len(msgs), bytes)
 	var failed error
 	for i, err := range results {
@@ -328,10 +328,10 @@ func (r *replay) insert(ctx context.Context, todo []*replayedEntry) error {
 }
 
 // record records receipts. A crash before it leaves messages that are stored, and that the next
-// replay finds stored.
-func (r *replay) record(ctx context.Context, all []replayedEntry) error {
+// drain finds stored.
+func (r *drain) record(ctx context.Context, all []drainedEntry) error {
 	failpoint.At(failpoint.JournalReplayed)
-	if !slices.ContainsFunc(all, func(f replayedEntry) bool { return !f.hold }) {
+	if !slices.ContainsFunc(all, func(f drainedEntry) bool { return !f.hold }) {
 		return nil
 	}
 	var fresh []durable.Receipt
@@ -357,7 +357,7 @@ func (r *replay) record(ctx context.Context, all []replayedEntry) error {
 }
 
 // advance removes entries from the journal, except those that are held.
-func (r *replay) advance(all []replayedEntry) {
+func (r *drain) advance(all []drainedEntry) {
 	entries := make([]*journal.Entry, len(all))
 	for i, f := range all {
 		entries[i] = f.Entry

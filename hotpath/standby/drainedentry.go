@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
-// A replayedEntry is an entry of the journal with what became of it.
-type replayedEntry struct {
+// A drainedEntry is an entry of the journal with what became of it.
+type drainedEntry struct {
 	*journal.Entry
 	done    bool // it has a receipt, or is held
 	known   bool // its receipt was recorded before
@@ -22,7 +22,7 @@ type replayedEntry struct {
 }
 
 // open returns the entries that are not done.
-func open(all []replayedEntry) (todo []*replayedEntry) {
+func open(all []drainedEntry) (todo []*drainedEntry) {
 	for i := range all {
 		if !all[i].done {
 			todo = append(todo, &all[i])
@@ -33,7 +33,7 @@ func open(all []replayedEntry) (todo []*replayedEntry) {
 
 // findLost ends entries that the disk does not return as they were written. What became of one that the
 // journal has elsewhere is told there.
-func (r *replay) findLost(all []replayedEntry) {
+func (r *drain) findLost(all []drainedEntry) {
 	for _, f := range open(all) {
 		if f.Lost && f.Elsewhere {
 			f.done, f.known = true, true
@@ -48,7 +48,7 @@ func (r *replay) findLost(all []replayedEntry) {
 const lost = "lost"
 
 // findKnown finds entries that were over before this process read them.
-func (r *replay) findKnown(ctx context.Context, all []replayedEntry) error {
+func (r *drain) findKnown(ctx context.Context, all []drainedEntry) error {
 	var ids []durable.ReceiptID
 	for _, f := range open(all) {
 		if f.Seq <= r.recheck {
@@ -72,8 +72,8 @@ func (r *replay) findKnown(ctx context.Context, all []replayedEntry) error {
 
 // findTried finds entries that the store has under the ID that was tried when they went into the
 // journal. Those with a Key need no look: their Key tells.
-func (r *replay) findTried(ctx context.Context, todo []*replayedEntry) error {
-	var look []*replayedEntry
+func (r *drain) findTried(ctx context.Context, todo []*drainedEntry) error {
+	var look []*drainedEntry
 	for _, f := range todo {
 		if f.done {
 			continue
@@ -111,7 +111,7 @@ func (r *replay) findTried(ctx context.Context, todo []*replayedEntry) error {
 
 // lookUp asks the store for messages under the IDs that were tried. An insert with an ID that is too
 // old stores nothing, and returns nil where the message is stored.
-func (r *replay) lookUp(ctx context.Context, look []*replayedEntry) error {
+func (r *drain) lookUp(ctx context.Context, look []*drainedEntry) error {
 	msgs := make([]*durable.Message, len(look))
 	for i, f := range look {
 		m := *f.Msg
@@ -140,7 +140,7 @@ func (r *replay) lookUp(ctx context.Context, look []*replayedEntry) error {
 
 // conclude gives an entry its receipt: id is that of the message unless it was stored before, or
 // could not be stored.
-func (f *replayedEntry) conclude(r *replay, id ident.ID, err error) {
+func (f *drainedEntry) conclude(r *drain, id ident.ID, err error) {
 	f.done = true
 	f.receipt = durable.Receipt{ID: durable.ReceiptID(f.Receipt), ChannelNo: f.Msg.ChannelNo}
 	var dup *durable.DuplicateError
