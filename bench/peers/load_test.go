@@ -76,13 +76,13 @@ func (k *memoryConsumer) Close() error {
 }
 
 // runOn loads a memory server for a moment.
-func runOn(t *testing.T, m *memory) *outcome {
+func runOn(t *testing.T, m *memory) *sample {
 	t.Helper()
 	o, err := parseOptions([]string{"-warmup", "50ms", "-duration", "200ms", "-drain", "1s"}, t.Output())
 	require.NoError(t, err)
 	l, err := newLoad(o, 4, m)
 	require.NoError(t, err)
-	x := &outcome{Subject: "memory", Publishers: 4, Round: 1}
+	x := &sample{Subject: "memory", Publishers: 4, Round: 1}
 	x.Result, x.Held, err = l.run(t.Context())
 	if err != nil {
 		x.Failure = err.Error()
@@ -102,7 +102,7 @@ func TestAServerThatKeepsItsPromiseIsProven(t *testing.T) {
 	require.Positive(t, x.Result.AckedRate)
 	require.Positive(t, x.Result.Ack.P50)
 	require.Less(t, x.Result.Messages, v.Acked, "the warm-up is reconciled but not measured")
-	require.Equal(t, exitOK, (&report{Runs: []*outcome{x}}).verdict())
+	require.Equal(t, exitOK, (&report{Runs: []*sample{x}}).verdict())
 }
 
 func TestALostMessageIsFoundAndFailsTheRun(t *testing.T) {
@@ -117,7 +117,7 @@ func TestALostMessageIsFoundAndFailsTheRun(t *testing.T) {
 	x := runOn(t, m)
 	require.EqualValues(t, 1, x.Result.Ledger.Lost)
 	require.NotEmpty(t, x.doubt())
-	require.Equal(t, exitPromise, (&report{Runs: []*outcome{x}}).verdict())
+	require.Equal(t, exitPromise, (&report{Runs: []*sample{x}}).verdict())
 }
 
 func TestACopyAndACorruptedBodyAreFound(t *testing.T) {
@@ -135,7 +135,7 @@ func TestACopyAndACorruptedBodyAreFound(t *testing.T) {
 	x := runOn(t, m)
 	require.EqualValues(t, 1, x.Result.Ledger.Duplicates)
 	require.EqualValues(t, 1, x.Result.Ledger.Corrupted)
-	require.Equal(t, exitPromise, (&report{Runs: []*outcome{x}}).verdict())
+	require.Equal(t, exitPromise, (&report{Runs: []*sample{x}}).verdict())
 }
 
 func TestABacklogThatTheServerCountsIsNotLost(t *testing.T) {
@@ -165,7 +165,7 @@ func TestDeliveriesThatTheServerStillHoldsAreNotProven(t *testing.T) {
 	x := runOn(t, m)
 	require.Zero(t, x.Result.Ledger.Lost)
 	require.Contains(t, x.doubt(), "has 2 messages more")
-	require.Equal(t, exitUnproven, (&report{Runs: []*outcome{x}}).verdict())
+	require.Equal(t, exitUnproven, (&report{Runs: []*sample{x}}).verdict())
 }
 
 func TestAnErrorOfAPublishIsUncertainNotAcknowledged(t *testing.T) {

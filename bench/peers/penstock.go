@@ -16,7 +16,7 @@ import (
 
 // measurePenstock starts the stores, and has `bench run` start a broker on
 // them and load it.
-func measurePenstock(ctx context.Context, s *site, o *options, x *outcome) (err error) {
+func measurePenstock(ctx context.Context, s *site, o *options, x *sample) (err error) {
 	g, err := newGroup(s)
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ type report struct {
 	Hardware bench.Hardware
 	Options  string
 	Partial  string `json:",omitempty"` // why the plan was not finished
-	Runs     []*outcome
+	Runs     []*sample
 }
 
 func (r *report) write(path string) error {
@@ -46,7 +46,7 @@ func (r *report) verdict() int {
 
 // doubt returns the reason why a run with a result proves nothing, empty if there is none. A
 // backlog that the server counts exactly is no reason.
-func (x *outcome) doubt() string {
+func (x *sample) doubt() string {
 	switch {
 	case x.Failure != "":
 		return x.Failure
@@ -62,7 +62,7 @@ func (x *outcome) doubt() string {
 }
 
 // line returns a run as a short progress line.
-func (x *outcome) line() string {
+func (x *sample) line() string {
 	if x.Result == nil {
 		return "FAILED: " + x.Failure
 	}
@@ -90,20 +90,20 @@ func (x *outcome) line() string {
 // harness.
 const disturbedCores = 0.3
 
-func (x *outcome) others() float64 {
+func (x *sample) others() float64 {
 	if x.Result == nil || x.Result.Seconds <= 0 {
 		return 0
 	}
 	return x.Result.CPUSeconds[bench.Disturbance] / x.Result.Seconds
 }
 
-func (x *outcome) disturbed() bool { return x.others() > disturbedCores }
+func (x *sample) disturbed() bool { return x.others() > disturbedCores }
 
 // client is the name under which the harness and this program count their own CPU time.
 const client = "bench"
 
 // serverMicros is the CPU of all server processes per acknowledged message.
-func (x *outcome) serverMicros() float64 {
+func (x *sample) serverMicros() float64 {
 	var sum float64
 	for name, s := range x.Result.CPUSeconds {
 		if name != client && !bench.Foreign(name) {
@@ -114,12 +114,12 @@ func (x *outcome) serverMicros() float64 {
 }
 
 // clientMicros is that of publishers and consumer.
-func (x *outcome) clientMicros() float64 {
+func (x *sample) clientMicros() float64 {
 	return x.Result.CPUSeconds[client] * 1e6 / float64(x.Result.Messages)
 }
 
 // of returns the runs of a subject that have a result, by round.
-func (r *report) of(subject string, publishers int) (out []*outcome) {
+func (r *report) of(subject string, publishers int) (out []*sample) {
 	for _, x := range r.Runs {
 		if x.Subject == subject && x.Publishers == publishers && x.Result != nil {
 			out = append(out, x)
@@ -129,7 +129,7 @@ func (r *report) of(subject string, publishers int) (out []*outcome) {
 }
 
 // ratios compares the baseline with runs of the same rounds.
-func (r *report) ratios(runs []*outcome, rate func(*outcome) float64) (out []float64) {
+func (r *report) ratios(runs []*sample, rate func(*sample) float64) (out []float64) {
 	for _, x := range runs {
 		for _, b := range r.of(baseline, x.Publishers) {
 			if v := rate(x); b.Round == x.Round && v > 0 {

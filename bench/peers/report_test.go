@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-broker/penstock/bench"
 )
 
-func made(subject string, round int, acked, delivered float64) *outcome {
-	return &outcome{Subject: subject, Publishers: 64, Round: round, Version: subject + " 1.0", Held: 0, Result: &bench.Result{
+func made(subject string, round int, acked, delivered float64) *sample {
+	return &sample{Subject: subject, Publishers: 64, Round: round, Version: subject + " 1.0", Held: 0, Result: &bench.Result{
 		Seconds: 10, Messages: 1_000_000, AckedRate: acked, DeliveredRate: delivered,
 		Ack: bench.Latency{P50: 1.23, P99: 4.56}, Delivery: bench.Latency{P50: 7.89, P99: 123.4},
 		CPUSeconds: map[string]float64{"bench": 10, "broker": 20, "mysql": 5, bench.Disturbance: 1},
@@ -21,7 +21,7 @@ func made(subject string, round int, acked, delivered float64) *outcome {
 
 func TestTheTableHasMediansAndRatiosOfTheSameRound(t *testing.T) {
 	t.Parallel()
-	r := &report{Runs: []*outcome{
+	r := &report{Runs: []*sample{
 		made("penstock", 1, 100, 90), made("rabbitmq-quorum", 1, 50, 30),
 		made("rabbitmq-quorum", 2, 40, 40), made("penstock", 2, 200, 200),
 		made("penstock", 3, 150, 150), made("rabbitmq-quorum", 3, 150, 150),
@@ -45,14 +45,14 @@ func TestADisturbedRoundHasAStar(t *testing.T) {
 	x := made("penstock", 1, 1, 1)
 	x.Result.CPUSeconds[bench.Disturbance] = 4
 	var out strings.Builder
-	printReport(&out, &report{Runs: []*outcome{x}})
+	printReport(&out, &report{Runs: []*sample{x}})
 	require.Contains(t, out.String(), `| 1\* |`)
 	require.Contains(t, x.line(), "CAUTION")
 }
 
 func TestARunThatFailedIsListedAndNotInTheTable(t *testing.T) {
 	t.Parallel()
-	r := &report{Runs: []*outcome{made("penstock", 1, 1, 1), {Subject: "nats-always", Publishers: 64, Round: 1, Failure: "it would not start"}}}
+	r := &report{Runs: []*sample{made("penstock", 1, 1, 1), {Subject: "nats-always", Publishers: 64, Round: 1, Failure: "it would not start"}}}
 	var out strings.Builder
 	printReport(&out, r)
 	require.Contains(t, out.String(), "nats-always: it would not start")
@@ -70,6 +70,6 @@ func TestPendingDeliveriesThatNobodyCountedAreNotProven(t *testing.T) {
 func TestTheReportIsWrittenAsJSON(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "r.json")
-	require.NoError(t, (&report{Format: 1, Runs: []*outcome{made("penstock", 1, 1, 1)}}).write(file))
+	require.NoError(t, (&report{Format: 1, Runs: []*sample{made("penstock", 1, 1, 1)}}).write(file))
 	require.FileExists(t, file)
 }

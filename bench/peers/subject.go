@@ -80,8 +80,8 @@ type publisher interface {
 // A consumer runs until it is closed. Close waits for the deliveries under way.
 type consumer interface{ Close() error }
 
-// An outcome is one run of a subject.
-type outcome struct {
+// A sample is one run of a subject.
+type sample struct {
 	Subject           string
 	Publishers, Round int
 	Version           string
@@ -93,8 +93,8 @@ type outcome struct {
 }
 
 // measure runs one step. It does not return an error: the next step may work.
-func measure(ctx context.Context, s *site, o *options, st step) *outcome {
-	x := &outcome{Subject: st.subject.name, Publishers: st.publishers, Round: st.round, Held: -1}
+func measure(ctx context.Context, s *site, o *options, st step) *sample {
+	x := &sample{Subject: st.subject.name, Publishers: st.publishers, Round: st.round, Held: -1}
 	// Dirty pages of the previous run must not count as a cost of this one.
 	s.flushPages()
 	if err := x.measure(ctx, s, o, st); err != nil {
@@ -103,7 +103,7 @@ func measure(ctx context.Context, s *site, o *options, st step) *outcome {
 	return x
 }
 
-func (x *outcome) measure(ctx context.Context, s *site, o *options, st step) (err error) {
+func (x *sample) measure(ctx context.Context, s *site, o *options, st step) (err error) {
 	if st.subject.open == nil {
 		return measurePenstock(ctx, s, o, x)
 	}

@@ -34,29 +34,29 @@ func printTable(out io.Writer, r *report, publishers int) {
 		if len(runs) == 0 {
 			continue
 		}
-		pick := func(f func(*outcome) float64) []float64 {
+		pick := func(f func(*sample) float64) []float64 {
 			values := make([]float64, 0, len(runs))
 			for _, x := range runs {
 				values = append(values, f(x))
 			}
 			return values
 		}
-		mid := func(f func(*outcome) float64) float64 { return median(pick(f)) }
+		mid := func(f func(*sample) float64) float64 { return median(pick(f)) }
 		fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %s | %s / %s | %s / %s | %.1f %% | %.0f | %.0f | %s |\n",
 			s.title, s.flushed, spread(pick(ackedRate)), spread(pick(deliveredRate)),
 			ratio(r.ratios(runs, ackedRate)), ratio(r.ratios(runs, deliveredRate)),
-			millis(mid(func(x *outcome) float64 { return x.Result.Ack.P50 })), millis(mid(func(x *outcome) float64 { return x.Result.Ack.P99 })),
-			millis(mid(func(x *outcome) float64 { return x.Result.Delivery.P50 })), millis(mid(func(x *outcome) float64 { return x.Result.Delivery.P99 })),
-			mid(backlogShare), mid((*outcome).serverMicros), mid((*outcome).clientMicros), marked(runs))
+			millis(mid(func(x *sample) float64 { return x.Result.Ack.P50 })), millis(mid(func(x *sample) float64 { return x.Result.Ack.P99 })),
+			millis(mid(func(x *sample) float64 { return x.Result.Delivery.P50 })), millis(mid(func(x *sample) float64 { return x.Result.Delivery.P99 })),
+			mid(backlogShare), mid((*sample).serverMicros), mid((*sample).clientMicros), marked(runs))
 	}
 }
 
-func ackedRate(x *outcome) float64     { return x.Result.AckedRate }
-func deliveredRate(x *outcome) float64 { return x.Result.DeliveredRate }
+func ackedRate(x *sample) float64     { return x.Result.AckedRate }
+func deliveredRate(x *sample) float64 { return x.Result.DeliveredRate }
 
 // backlogShare returns the messages that were not delivered when publishing ended, in percent of
 // all acknowledged messages, including the warm-up.
-func backlogShare(x *outcome) float64 {
+func backlogShare(x *sample) float64 {
 	return 100 * float64(x.Result.BacklogAtEnd) / float64(max(x.Result.Ledger.Acked, 1))
 }
 
@@ -83,7 +83,7 @@ func millis(ms float64) string {
 }
 
 // marked is the number of rounds, with a star for each that was disturbed.
-func marked(runs []*outcome) string {
+func marked(runs []*sample) string {
 	s := fmt.Sprint(len(runs))
 	for _, x := range runs {
 		if x.disturbed() {

@@ -33,7 +33,7 @@ func (o *Committer) acknowledgeStored(ctx context.Context) {
 }
 
 // acknowledge ends the leases of stored outcomes. A failure of Redis here does no harm.
-func (o *Committer) acknowledge(ctx context.Context, batch []Result) {
+func (o *Committer) acknowledge(ctx context.Context, batch []Entry) {
 	acks := map[uint32][]ident.ID{}
 	dead := map[uint32][]redisq.Lease{} // may be redriven and leased again before Redis hears of their deaths
 	waiting := map[waiters]*nacks{}

@@ -8,10 +8,10 @@ import (
 	"github.com/penstock-broker/penstock/redisq"
 )
 
-// extendEvery is the interval at which the leases of results that wait for the store are extended.
+// extendEvery is the interval at which the leases of entries that wait for the store are extended.
 const extendEvery = 250 * time.Millisecond
 
-// extendWaiting extends the leases of results that wait for the store, until ctx ends. A worker has
+// extendWaiting extends the leases of entries that wait for the store, until ctx ends. A worker has
 // finished such a job in time. Without the extension a store that stands still for longer than the
 // visibility timeout would let another worker have the job.
 func (o *Committer) extendWaiting(ctx context.Context) {
@@ -39,7 +39,7 @@ type leaseGroup struct {
 	by       time.Duration
 }
 
-// late returns the leases to extend of results that have waited for extendEvery.
+// late returns the leases to extend of entries that have waited for extendEvery.
 func (o *Committer) late() map[leaseGroup][]redisq.Lease {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -47,7 +47,7 @@ func (o *Committer) late() map[leaseGroup][]redisq.Lease {
 		return nil
 	}
 	out := map[leaseGroup][]redisq.Lease{}
-	for _, part := range [][]Result{o.storing, o.pending} {
+	for _, part := range [][]Entry{o.storing, o.pending} {
 		for i := range part {
 			if r := &part[i]; r.ExtendBy > 0 && r.Lease.Token != "" {
 				of := leaseGroup{r.Outcome.ConsumerNo, r.ExtendBy}

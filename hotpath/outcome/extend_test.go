@@ -37,7 +37,7 @@ func TestLeasesOfReportedJobsAreExtendedUntilTheStoreAnswers(t *testing.T) {
 		queue := extender{extended: make(chan extension, 100)}
 		o, stop := runOutcomes(t, store, queue)
 		add := func(consumer uint32, token string, hold time.Duration) {
-			o.Add(Result{Outcome: durable.Outcome{ConsumerNo: consumer}, Lease: redisq.Lease{Token: token}, ExtendBy: hold})
+			o.Add(Entry{Outcome: durable.Outcome{ConsumerNo: consumer}, Lease: redisq.Lease{Token: token}, ExtendBy: hold})
 		}
 		add(1, "a", 5*time.Second)
 		synctest.Wait() // the store has this one
@@ -75,7 +75,7 @@ func TestManyLeasesAreExtendedInCallsOfABoundedSize(t *testing.T) {
 		queue := extender{extended: make(chan extension, 100)}
 		o, stop := runOutcomes(t, store, queue)
 		for range redisq.MaxBatch + 1 {
-			o.Add(Result{Lease: redisq.Lease{Token: "a"}, ExtendBy: time.Second})
+			o.Add(Entry{Lease: redisq.Lease{Token: "a"}, ExtendBy: time.Second})
 		}
 		time.Sleep(extendEvery + time.Millisecond)
 		synctest.Wait()

@@ -46,32 +46,32 @@ type Queue interface {
 	Extend(ctx context.Context, consumer uint32, leases []redisq.Lease, lease time.Duration) ([]bool, error)
 }
 
-// A Result is the end of one attempt, with the data that storing and acknowledging it need.
-type Result struct {
+// An Entry is the end of one attempt, with the data that storing and acknowledging it need.
+type Entry struct {
 	Outcome durable.Outcome
 	// of a retry or give-back: given back with Delay after the outcome is stored; of a death: ended, if it is known
 	Lease    redisq.Lease
 	Delay    time.Duration // of a retry or give-back
 	ExtendBy time.Duration // while the outcome waits for the store, Lease is extended by this; 0: it is not
 	Urgency  Urgency
-	Sink     Sink // receives the events of the result; may be nil
+	Sink     Sink // receives the events of the entry; may be nil
 	added    time.Time
 }
 
-// A Sink receives the events of a result, in the order of its methods. No method may block.
+// A Sink receives the events of an entry, in the order of its methods. No method may block.
 type Sink interface {
-	// Ended is called once, before the result is acknowledged in Redis. stored is false where the
-	// result was given up.
+	// Ended is called once, before the entry is acknowledged in Redis. stored is false where the
+	// entry was given up.
 	Ended(stored bool)
 	// Retrying reports that Redis has taken the job back, due after a delay. It is not called where
 	// the lease had ended before.
 	Retrying(after time.Duration)
-	// Done is called once, after the acknowledgement in Redis was tried, or after the result was
+	// Done is called once, after the acknowledgement in Redis was tried, or after the entry was
 	// given up. A nil error means that the outcome is on disk.
 	Done(err error)
 }
 
-// A waiter is the sink of a request that waits for one result. Its capacity is 1.
+// A waiter is the sink of a request that waits for one entry. Its capacity is 1.
 type waiter chan error
 
 func (waiter) Ended(bool)             {}
@@ -85,11 +85,11 @@ type Committer struct {
 	options Options
 
 	mu             sync.Mutex
-	pending        []Result
-	storing        []Result      // the batch that is being stored
-	oldest         time.Time     // when the oldest unstored result was added; zero: none
-	stored         []Result      // stored, not yet handed to the acknowledger
-	waiting        int           // results that are not stored or not acknowledged
+	pending        []Entry
+	storing        []Entry       // the batch that is being stored
+	oldest         time.Time     // when the oldest unstored entry was added; zero: none
+	stored         []Entry       // stored, not yet handed to the acknowledger
+	waiting        int           // entries that are not stored or not acknowledged
 	urgency        Urgency       // the highest of pending
 	signal         chan struct{} // capacity 1
 	rush           chan struct{} // capacity 1: urgency has grown
@@ -119,8 +119,8 @@ func New(o Options) *Committer {
 		signal: make(chan struct{}, 1), rush: make(chan struct{}, 1), unacknowledged: make(chan struct{}, 1)}
 }
 
-// Add takes over a result. Its sink receives the events of the result.
-func (o *Committer) Add(r Result) {
+// Add takes over an entry. Its sink receives the events of the entry.
+func (o *Committer) Add(r Entry) {
 	r.added = time.Now()
 	o.mu.Lock()
 	if o.oldest.IsZero() {
@@ -139,9 +139,9 @@ func (o *Committer) Add(r Result) {
 	}
 }
 
-// Store adds a result and waits until its outcome is on disk. When ctx ends first, the outcome may
+// Store adds an entry and waits until its outcome is on disk. When ctx ends first, the outcome may
 // still be stored later, and the error is durable.ErrOutcomeUnknown.
-func (o *Committer) Store(ctx context.Context, r Result) error {
+func (o *Committer) Store(ctx context.Context, r Entry) error {
 	done := make(waiter, 1)
 	r.Urgency, r.Sink = Urgent, done
 	o.Add(r)
@@ -231,8 +231,8 @@ func (o *Committer) flush(ctx context.Context) bool {
 // responsesAtOnce bounds the responses of one transaction of outcomes, bytes.
 const responsesAtOnce = 8 << 20
 
-// atOnce returns how many of the results one transaction stores.
-func atOnce(pending []Result) int {
+// atOnce returns how many of the entries one transaction stores.
+func atOnce(pending []Entry) int {
 	bytes := 0
 	for i := range pending[:min(len(pending), rowsAtOnce)] {
 		if e := pending[i].Outcome.Exchange; e != nil {
@@ -245,7 +245,7 @@ func atOnce(pending []Result) int {
 }
 
 // answered reports the jobs of the batch for which clients may wait.
-func (o *Committer) answered(batch []Result) {
+func (o *Committer) answered(batch []Entry) {
 	if o.options.Answered == nil {
 		return
 	}
@@ -261,7 +261,7 @@ func (o *Committer) answered(batch []Result) {
 }
 
 // tripped reports the consumers that the batch made dead, before their next jobs are claimed.
-func (o *Committer) tripped(batch []Result) {
+func (o *Committer) tripped(batch []Entry) {
 	for i := range batch {
 		out := &batch[i].Outcome
 		if out.Tombstone != nil && out.Tombstone.Tripped && o.options.Tripped != nil {
@@ -273,8 +273,8 @@ func (o *Committer) tripped(batch []Result) {
 	}
 }
 
-// pass ends the wait of the current batch and hands the stored results to the acknowledger.
-func (o *Committer) pass(stored []Result) {
+// pass ends the wait of the current batch and hands the stored entries to the acknowledger.
+func (o *Committer) pass(stored []Entry) {
 	o.mu.Lock()
 	o.oldest, o.storing = time.Time{}, nil
 	if len(o.pending) > 0 {
@@ -292,7 +292,7 @@ func (o *Committer) pass(stored []Result) {
 }
 
 // record stores a batch, and retries until ctx ends.
-func (o *Committer) record(ctx context.Context, batch []Result) error {
+func (o *Committer) record(ctx context.Context, batch []Entry) error {
 	node := 0
 	if o.options.Node != nil {
 		node = o.options.Node()
@@ -329,7 +329,7 @@ func (o *Committer) record(ctx context.Context, batch []Result) error {
 }
 
 // finish calls Done of each sink of a batch and counts the batch as no longer waiting.
-func (o *Committer) finish(batch []Result, err error) {
+func (o *Committer) finish(batch []Entry, err error) {
 	for i := range batch {
 		if sink := batch[i].Sink; sink != nil {
 			sink.Done(err)

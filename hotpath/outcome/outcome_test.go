@@ -68,7 +68,7 @@ func TestNothingIsClaimedWhileOutcomesAreLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := slowRecorder{make(chan struct{})}
 		o, stop := runOutcomes(t, store, slowAcks(nil))
-		add := func() { o.Add(Result{Outcome: durable.Outcome{Kind: durable.OutcomeDelivered}}) }
+		add := func() { o.Add(Entry{Outcome: durable.Outcome{Kind: durable.OutcomeDelivered}}) }
 		require.Equal(t, slots, o.Room())
 
 		add()
@@ -98,7 +98,7 @@ func TestStoringGoesOnWhileRedisHangs(t *testing.T) {
 		o, stop := runOutcomes(t, store, queue)
 		var counts counter
 		add := func() {
-			o.Add(Result{Outcome: durable.Outcome{Kind: durable.OutcomeDelivered}, Sink: &counts})
+			o.Add(Entry{Outcome: durable.Outcome{Kind: durable.OutcomeDelivered}, Sink: &counts})
 		}
 		for n := 1; n <= 3; n++ {
 			add()
@@ -127,7 +127,7 @@ func TestAStopStoresWhatWasAddedBefore(t *testing.T) {
 		o := New(Options{Store: store, Queue: slowAcks(nil), Metrics: metrics.New(prometheus.NewRegistry()),
 			Log: slog.New(slog.DiscardHandler)})
 		told := make(waiter, 1)
-		o.Add(Result{Outcome: durable.Outcome{Kind: durable.OutcomeDelivered}, Sink: told})
+		o.Add(Entry{Outcome: durable.Outcome{Kind: durable.OutcomeDelivered}, Sink: told})
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.NoError(t, o.Run(ctx, time.Minute))
@@ -152,7 +152,7 @@ func TestAStopAcknowledgesWhatItStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := slowRecorder{make(chan struct{}, 1)}
 		o, stop := runOutcomes(t, store, ctxAcks{})
-		o.Add(Result{Outcome: durable.Outcome{Kind: durable.OutcomeDelivered}})
+		o.Add(Entry{Outcome: durable.Outcome{Kind: durable.OutcomeDelivered}})
 		store.tokens <- struct{}{}
 		synctest.Wait()
 		stop()

@@ -25,8 +25,8 @@ func (r panicRecorder) Record(_ context.Context, rows []durable.Outcome) error {
 func TestAPanicOfARecordFailsItsOutcomesAndNoOthers(t *testing.T) {
 	store := panicRecorder{make(chan uint32, 1)}
 	o, stop := runOutcomes(t, store, slowAcks(nil))
-	require.ErrorIs(t, o.Store(t.Context(), Result{Outcome: durable.Outcome{ConsumerNo: 13}}), guard.ErrPanic)
-	require.NoError(t, o.Store(t.Context(), Result{Outcome: durable.Outcome{ConsumerNo: 1}}))
+	require.ErrorIs(t, o.Store(t.Context(), Entry{Outcome: durable.Outcome{ConsumerNo: 13}}), guard.ErrPanic)
+	require.NoError(t, o.Store(t.Context(), Entry{Outcome: durable.Outcome{ConsumerNo: 1}}))
 	require.EqualValues(t, 1, <-store.stored)
 	stop()
 	require.Equal(t, slots, o.Room())

@@ -2,7 +2,7 @@ package outcome
 
 import "time"
 
-// Urgency says who waits for the end of a result, and so how long its outcome may linger.
+// Urgency says who waits for the end of an entry, and so how long its outcome may linger.
 type Urgency uint8
 
 const (

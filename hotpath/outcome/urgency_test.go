@@ -44,7 +44,7 @@ func TestAnOutcomeLingersByItsUrgency(t *testing.T) {
 				var d diary
 				o, stop := runOutcomes(t, &d, slowAcks(nil))
 				add := func(h Urgency) {
-					o.Add(Result{Outcome: durable.Outcome{Kind: durable.OutcomeDelivered}, Urgency: h})
+					o.Add(Entry{Outcome: durable.Outcome{Kind: durable.OutcomeDelivered}, Urgency: h})
 					synctest.Wait()
 				}
 				add(Urgent)

@@ -316,7 +316,7 @@ func (p *Puller) check(ctx context.Context, k *durable.Consumer, leases []redisq
 				countsOf(&c.State, lease.Attempt-1), c.State.RedrivenMs})
 		}
 	}
-	_, err = p.settler().Settle(ctx, k, cs[:len(sizes)], leases, func(r outcome.Result) error {
+	_, err = p.settler().Settle(ctx, k, cs[:len(sizes)], leases, func(r outcome.Entry) error {
 		p.outcomes.Add(r)
 		return nil
 	})

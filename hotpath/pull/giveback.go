@@ -36,10 +36,10 @@ func (u *updating) giveBack(ctx context.Context, entries []int) {
 			u.errs[i] = errLeaseLost
 			continue
 		}
-		g := &givenBack{answerTo: answerTo{i: i, answers: answers}, result: u.returned(i, q, states[u.ids[i]])}
-		g.result.Urgency, g.result.Sink = outcome.Urgent, g
+		g := &givenBack{answerTo: answerTo{i: i, answers: answers}, entry: u.returned(i, q, states[u.ids[i]])}
+		g.entry.Urgency, g.entry.Sink = outcome.Urgent, g
 		given[i], waiting[i] = g, &g.answerTo
-		u.p.outcomes.Add(g.result)
+		u.p.outcomes.Add(g.entry)
 	}
 	u.wait(ctx, answers, waiting, func(i int) { u.gave(ctx, given[i]) })
 	u.p.returned(u.k.No)
@@ -69,10 +69,10 @@ func (u *updating) look(ctx context.Context, entries []int) ([]redisq.Standing, 
 // returned is the outcome of entry i, whose job has the standing q and the stored state s. Giving
 // back is no attempt, unless the worker says that the attempt failed, or the job was given back too
 // often.
-func (u *updating) returned(i int, q redisq.Standing, s durable.JobState) outcome.Result {
+func (u *updating) returned(i int, q redisq.Standing, s durable.JobState) outcome.Entry {
 	e, p := &u.updates[i], u.p.policies.Of(u.k.Policy)
 	attempt := max(q.Attempts, s.Attempts+1) // as the worker was told, see verify.Candidate.Attempt
-	r := outcome.Result{Lease: redisq.Lease{ID: u.ids[i], Token: e.Lease}, ExtendBy: u.p.extension(u.k, q),
+	r := outcome.Entry{Lease: redisq.Lease{ID: u.ids[i], Token: e.Lease}, ExtendBy: u.p.extension(u.k, q),
 		Delay: time.Duration(e.Delay) * time.Second}
 	if e.Failed && e.Delay == 0 && !e.now {
 		r.Delay = p.Delay(p.Counted(attempt, s.LeasesLost))
@@ -108,8 +108,8 @@ func (u *updating) returned(i int, q redisq.Standing, s durable.JobState) outcom
 // A givenBack is the sink of an entry that gives a job back.
 type givenBack struct {
 	answerTo
-	result outcome.Result
-	taken  bool // by Redis, before it is Done
+	entry outcome.Entry
+	taken bool // by Redis, before it is Done
 }
 
 func (g *givenBack) Retrying(time.Duration) { g.taken = true }
@@ -119,7 +119,7 @@ func (g *givenBack) Retrying(time.Duration) { g.taken = true }
 // takeBack: Redis is asked once more.
 func (u *updating) gave(ctx context.Context, g *givenBack) {
 	u.p.book.remove(u.k.No, u.ids[g.i])
-	if g.result.Outcome.Kind == durable.OutcomeDead {
+	if g.entry.Outcome.Kind == durable.OutcomeDead {
 		u.p.verifier.Cache.Done(u.ids[g.i])
 		return
 	}
@@ -127,10 +127,10 @@ func (u *updating) gave(ctx context.Context, g *givenBack) {
 		return
 	}
 	call := u.p.queue.Nack
-	if g.result.Outcome.Kind == durable.OutcomeGivenBack {
+	if g.entry.Outcome.Kind == durable.OutcomeGivenBack {
 		call = u.p.queue.GiveBack
 	}
-	moved, err := call(ctx, u.k.No, []redisq.Lease{g.result.Lease}, []time.Duration{g.result.Delay})
+	moved, err := call(ctx, u.k.No, []redisq.Lease{g.entry.Lease}, []time.Duration{g.entry.Delay})
 	if err == nil && !moved[0] {
 		moved[0], err = u.waits(ctx, g)
 	}
@@ -144,5 +144,5 @@ func (u *updating) waits(ctx context.Context, g *givenBack) (bool, error) {
 		return false, err
 	}
 	q := standings[0]
-	return (q.State == redisq.Ready || q.State == redisq.Delayed) && q.Attempts <= g.result.Outcome.Attempts, nil
+	return (q.State == redisq.Ready || q.State == redisq.Delayed) && q.Attempts <= g.entry.Outcome.Attempts, nil
 }

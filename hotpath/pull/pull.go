@@ -65,8 +65,8 @@ type Store interface {
 
 // An Outcomes stores outcomes: an outcome.Committer.
 type Outcomes interface {
-	Add(r outcome.Result)
-	Store(ctx context.Context, r outcome.Result) error
+	Add(r outcome.Entry)
+	Store(ctx context.Context, r outcome.Entry) error
 }
 
 // Options assemble the pull routes.

@@ -53,9 +53,9 @@ func (w *witness) Reopen(_ context.Context, _ uint32, id ident.ID, _ int64) (dur
 	return durable.OpenJob{}, nil
 }
 
-func (w *witness) Add(r outcome.Result) { r.Sink.Done(w.Store(context.Background(), r)) }
+func (w *witness) Add(r outcome.Entry) { r.Sink.Done(w.Store(context.Background(), r)) }
 
-func (w *witness) Store(_ context.Context, r outcome.Result) error {
+func (w *witness) Store(_ context.Context, r outcome.Entry) error {
 	w.states[r.Outcome.ID] = durable.JobState{Status: durable.Delivered}
 	if r.Outcome.Kind == durable.OutcomeDead {
 		w.states[r.Outcome.ID] = durable.JobState{Status: durable.Dead}

@@ -34,11 +34,11 @@ func (leasedQueue) Probe(_ context.Context, _ uint32, ids []ident.ID) ([]redisq.
 // A slowOutcomes keeps the outcomes that it is to store.
 type slowOutcomes struct {
 	Outcomes
-	all   []outcome.Result
+	all   []outcome.Entry
 	added func() // may be nil
 }
 
-func (o *slowOutcomes) Add(r outcome.Result) {
+func (o *slowOutcomes) Add(r outcome.Entry) {
 	if o.all = append(o.all, r); o.added != nil {
 		o.added()
 	}

@@ -141,7 +141,7 @@ func (m *move) claimed(ctx context.Context, lease redisq.Lease) (redisq.Lease, e
 		return lease, nil
 	}
 	ended, err := p.settler().Settle(ctx, m.k, []verify.Candidate{c}, []redisq.Lease{lease},
-		func(r outcome.Result) error { return p.outcomes.Store(ctx, r) })
+		func(r outcome.Entry) error { return p.outcomes.Store(ctx, r) })
 	switch {
 	case err != nil:
 		return redisq.Lease{}, err

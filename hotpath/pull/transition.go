@@ -119,7 +119,7 @@ type move struct {
 // outcome decides on a request for DELIVERED or DEAD of a job with the standing q in Redis. accept
 // reports that the caller must store the outcome. If accept is false and err is nil, the job is
 // already in that state.
-func (m *move) outcome(ctx context.Context, q redisq.Standing) (r outcome.Result, accept bool, err error) {
+func (m *move) outcome(ctx context.Context, q redisq.Standing) (r outcome.Entry, accept bool, err error) {
 	if q.State != redisq.Leased {
 		if accept, err = m.finishUnleased(ctx, q); !accept {
 			if err == nil {

@@ -102,10 +102,10 @@ func TestALeaseThatEndsBeforeTheClaimIsAnsweredIsNotMissed(t *testing.T) {
 }
 
 // addedOutcomes keep what is added.
-type addedOutcomes struct{ added []outcome.Result }
+type addedOutcomes struct{ added []outcome.Entry }
 
-func (a *addedOutcomes) Add(r outcome.Result) { a.added = append(a.added, r) }
-func (*addedOutcomes) Room() int              { return claimMax }
+func (a *addedOutcomes) Add(r outcome.Entry) { a.added = append(a.added, r) }
+func (*addedOutcomes) Room() int             { return claimMax }
 
 // Of two jobs one has no time to live left. It ends without a request, and the other may then be
 // claimed.

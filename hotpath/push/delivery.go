@@ -152,7 +152,7 @@ func (v *delivery) attempt(ctx context.Context) {
 		if d.traces != nil {
 			v.endSpan(begun, &res, verdict.Meaning == policy.Delivered)
 		}
-		var r outcome.Result
+		var r outcome.Entry
 		if err := guard.Do("outcome of a delivery", func() error {
 			r = v.outcome(res, verdict)
 			return nil
@@ -218,7 +218,7 @@ func (v *delivery) sendable(begun time.Time, p *policy.Policy, seen *durable.Con
 	if v.expiry > 0 && d.nowMs() >= v.expiry { // while it waited in its lane
 		out := durable.Expiration(v.consumer.No, v.msg.ID, v.msg.Priority, v.lease.Attempt-1, d.nowMs())
 		v.last = true
-		d.outcomes.Add(outcome.Result{Outcome: out, Lease: v.lease, Sink: v})
+		d.outcomes.Add(outcome.Entry{Outcome: out, Lease: v.lease, Sink: v})
 		d.settler().Expired(v.msg.ID)
 		d.returnProbe(v)
 		return false

@@ -39,7 +39,7 @@ type Holds interface {
 
 // Outcomes takes the results of attempts: an outcome.Committer.
 type Outcomes interface {
-	Add(r outcome.Result)
+	Add(r outcome.Entry)
 	Room() int
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // outcome returns the result to store of an attempt whose answer has that verdict of the policy.
-func (v *delivery) outcome(res egress.Result, verdict policy.Verdict) outcome.Result {
+func (v *delivery) outcome(res egress.Result, verdict policy.Verdict) outcome.Entry {
 	d, m := v.d, v.d.metrics
 	metrics.Observe(m.AttemptSeconds, res.Took.Seconds(), v.traceID())
 	out := durable.Outcome{
@@ -24,7 +24,7 @@ func (v *delivery) outcome(res egress.Result, verdict policy.Verdict) outcome.Re
 		Tracked: v.tracked || v.lease.Attempt > 1, ProducerNo: v.msg.ProducerNo,
 	}
 	p := d.policy(v.consumer)
-	r := outcome.Result{Lease: v.lease, Sink: v, Urgency: v.urgency(p)}
+	r := outcome.Entry{Lease: v.lease, Sink: v, Urgency: v.urgency(p)}
 	if verdict.Meaning == policy.Delivered {
 		out.Kind, out.Note = durable.OutcomeDelivered, v.note
 		out.Tracked = out.Tracked || v.note != ""

@@ -158,8 +158,8 @@ func TestWhatIsNotReserved(t *testing.T) {
 // fullOutcomes have room for fewer outcomes than one claim may bring.
 type fullOutcomes struct{}
 
-func (fullOutcomes) Add(outcome.Result) {}
-func (fullOutcomes) Room() int          { return claimMax - 1 }
+func (fullOutcomes) Add(outcome.Entry) {}
+func (fullOutcomes) Room() int         { return claimMax - 1 }
 
 // idleRig is a lossRig whose dispatcher does not run.
 func idleRig() *lossRig {

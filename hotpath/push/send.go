@@ -73,7 +73,7 @@ func (d *Dispatcher) settle(ctx context.Context, l *lane, k *durable.Consumer, c
 	leases []redisq.Lease) {
 	ended := 0
 	err := guard.Do("ack of jobs that are over", func() (err error) {
-		ended, err = d.settler().Settle(ctx, k, cs, leases, func(r outcome.Result) error {
+		ended, err = d.settler().Settle(ctx, k, cs, leases, func(r outcome.Entry) error {
 			r.Urgency, r.Sink = l.urgency(), unsent{d, l}
 			d.outcomes.Add(r)
 			return nil

@@ -7,7 +7,7 @@ import (
 )
 
 // budgets tell submissions whose budget is over. One timer serves all of them, because almost every
-// submission has its outcome long before its budget is over.
+// submission has its answer long before its budget is over.
 type budgets struct {
 	mu      sync.Mutex
 	waiting byEnd

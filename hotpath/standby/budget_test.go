@@ -22,7 +22,7 @@ func TestEachBudgetEndsAtItsTime(t *testing.T) {
 			over := make(chan bool, 2)
 			one := &budget{until: time.Now().Add(length), over: over}
 			b.begin(one)
-			if random.IntN(2) == 0 { // the outcome comes first, or at the same moment
+			if random.IntN(2) == 0 { // the answer comes first, or at the same moment
 				time.Sleep(time.Duration(random.IntN(2)) * time.Millisecond)
 				early := time.Now().Before(one.until)
 				b.end(one)

@@ -20,14 +20,14 @@ type fallback struct {
 
 	mu         sync.Mutex
 	tried      ident.ID // the last ID
-	over       bool     // it has an outcome of the store
+	over       bool     // it has an answer of the store
 	err        error
 	journalled bool
 	entering   bool
 	receipt    journal.Receipt // once it is in the journal
 
-	decided bool  // of the caller: the outcome is this one, not that of the store
-	outcome error // nil: it is in the journal
+	decided bool  // of the caller: the answer is this one, not that of the store
+	answer  error // nil: it is in the journal
 }
 
 // number is the ID of a gate. A message with an ordering key is not stored while earlier ones may wait
@@ -42,7 +42,7 @@ func (f *fallback) number(ids *ident.Generator) (id ident.ID, ok bool) {
 	return f.tried, true
 }
 
-// ended records the outcome of the store.
+// ended records the answer of the store.
 func (f *fallback) ended(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,7 +67,7 @@ func (f *fallback) leaveLimbo() {
 	}
 }
 
-// tell reports an outcome that came after the message was in the journal.
+// tell reports an answer that came after the message was in the journal.
 func (f *fallback) tell() {
 	if errors.Is(f.err, durable.ErrOutcomeUnknown) {
 		return // the drain asks the store
@@ -75,7 +75,7 @@ func (f *fallback) tell() {
 	s := f.standby
 	s.mu.Lock()
 	if len(s.early) < mostEarly {
-		s.early[f.receipt] = earlyOutcome{f.tried, f.err}
+		s.early[f.receipt] = earlyAnswer{f.tried, f.err}
 	}
 	s.mu.Unlock()
 }

@@ -244,13 +244,13 @@ func TestMessagesOfTheJournalAreStoredAgainIfTheStoreWentBackSince(t *testing.T)
 func TestAStoreThatWentBackIsAskedAboutWhatTheCommitterStored(t *testing.T) {
 	f := newFaultyStore()
 	p, _, _ := startJournal(t, f.Store, t.TempDir(), 1<<20)
-	p.early[journal.Receipt{1}] = earlyOutcome{id: ident.AtMillis(1)}
+	p.early[journal.Receipt{1}] = earlyAnswer{id: ident.AtMillis(1)}
 	p.StoreWentBack()
 	_, known := p.takeEarly(journal.Receipt{1})
 	require.False(t, known)
 }
 
-func TestAnUnknownOutcomeIsLookedUpBeforeTheDrain(t *testing.T) {
+func TestAnUnknownAnswerIsLookedUpBeforeTheDrain(t *testing.T) {
 	f := newFaultyStore()
 	p, d, _ := startJournal(t, f.Store, t.TempDir(), 1<<20)
 	inner := f.OnInsert

@@ -66,28 +66,28 @@ type Standby struct {
 	ended    bool             // the broker has stopped: none is opened any more
 	all      []*drain         // of every journal that is not empty
 	opened   chan *journal.Journal
-	early    map[journal.Receipt]earlyOutcome
+	early    map[journal.Receipt]earlyAnswer
 }
 
-// An earlyOutcome is what the store answered about a message after the journal had it.
-type earlyOutcome struct {
+// An earlyAnswer is what the store answered about a message after the journal had it.
+type earlyAnswer struct {
 	id  ident.ID
 	err error
 }
 
-// mostEarly bounds the early outcomes. The drain asks the store about the others.
+// mostEarly bounds the early answers. The drain asks the store about the others.
 const mostEarly = 1 << 16
 
 // New returns the standby of a submitter. Call it before the submitter runs.
 func New(o Options) *Standby {
 	s := &Standby{submitter: o.Submitter, receipts: o.Receipts, catalogue: o.Catalogue, node: o.Node, bytes: o.Bodies,
 		o: o.Journals, metrics: o.Metrics, log: o.Log, health: &storeHealth{}, opened: make(chan *journal.Journal, 1),
-		early: map[journal.Receipt]earlyOutcome{}, entering: map[uint32]int{}}
+		early: map[journal.Receipt]earlyAnswer{}, entering: map[uint32]int{}}
 	o.Submitter.Watch(s.health)
 	return s
 }
 
-// StoreWentBack forgets what an earlier state of the store is not known to have: outcomes of messages
+// StoreWentBack forgets what an earlier state of the store is not known to have: answers of messages
 // that the journal still has. The drain asks the store.
 func (s *Standby) StoreWentBack() {
 	s.mu.Lock()
@@ -96,7 +96,7 @@ func (s *Standby) StoreWentBack() {
 }
 
 // takeEarly returns what the store answered about a message after the journal had it.
-func (s *Standby) takeEarly(receipt journal.Receipt) (earlyOutcome, bool) {
+func (s *Standby) takeEarly(receipt journal.Receipt) (earlyAnswer, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o, ok := s.early[receipt]

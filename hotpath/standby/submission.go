@@ -115,7 +115,7 @@ func (sub *Submission) Number(i int, ids *ident.Generator) (ident.ID, bool) {
 // Ended is told what the store has made of a message.
 func (sub *Submission) Ended(i int, err error) { sub.all[i].ended(err) }
 
-// Wait waits until every message has its outcome, or is in the journal because the store took too long
+// Wait waits until every message has its answer, or is in the journal because the store took too long
 // or failed. Without room in the journal it waits for the store.
 func (sub *Submission) Wait() {
 	stored := false
@@ -150,7 +150,7 @@ func (sub *Submission) ask() bool {
 	return patience > 0 && sub.submit(patience)
 }
 
-// anyPassing reports whether the store did not take a message now, after all have an outcome.
+// anyPassing reports whether the store did not take a message now, after all have an answer.
 func (sub *Submission) anyPassing() bool {
 	for i := range sub.all {
 		if passing(sub.all[i].err) {
@@ -160,21 +160,21 @@ func (sub *Submission) anyPassing() bool {
 	return false
 }
 
-// refuse gives an outcome to messages that neither the store nor the journal took.
+// refuse gives an answer to messages that neither the store nor the journal took.
 func (sub *Submission) refuse(why error) {
 	for i := range sub.all {
 		one := &sub.all[i]
 		one.mu.Lock()
 		if err := one.err; !one.decided && (sub.store == nil || passing(err) &&
 			!errors.Is(err, durable.ErrOutcomeUnknown)) {
-			one.decided, one.outcome = true, journalProblem(why, ident.ID{})
+			one.decided, one.answer = true, journalProblem(why, ident.ID{})
 		}
 		one.leaveLimbo()
 		one.mu.Unlock()
 	}
 }
 
-// journal puts the messages without a final outcome into the journal. An error means that the
+// journal puts the messages without a final answer into the journal. An error means that the
 // journal has no room, or cannot be opened or written, and that nothing has changed.
 func (sub *Submission) journal() error {
 	j, err := sub.room()
@@ -203,7 +203,7 @@ func (sub *Submission) journal() error {
 		f := &sub.all[i]
 		f.mu.Lock()
 		f.leaveLimbo()
-		f.decided, f.outcome = true, journalProblem(err, records[k].Tried)
+		f.decided, f.answer = true, journalProblem(err, records[k].Tried)
 		if err == nil {
 			f.receipt = receipts[k]
 			if f.over {
@@ -215,7 +215,7 @@ func (sub *Submission) journal() error {
 	return nil
 }
 
-// take returns the messages without a final outcome. The committer gives them no ID any more.
+// take returns the messages without a final answer. The committer gives them no ID any more.
 func (sub *Submission) take() (records []journal.Record, index []int) {
 	for i := range sub.all {
 		one := &sub.all[i]
@@ -252,7 +252,7 @@ func (sub *Submission) giveBack(index []int) {
 func (sub *Submission) Outcome(i int) error {
 	switch {
 	case sub.all[i].decided:
-		return sub.all[i].outcome
+		return sub.all[i].answer
 	case sub.store == nil:
 		return problem.ErrOverloaded
 	}
@@ -261,7 +261,7 @@ func (sub *Submission) Outcome(i int) error {
 
 // Receipt returns the receipt of message i, if it is in the journal.
 func (sub *Submission) Receipt(i int) (r journal.Receipt, ok bool) {
-	if !sub.all[i].decided || sub.all[i].outcome != nil {
+	if !sub.all[i].decided || sub.all[i].answer != nil {
 		return r, false
 	}
 	return sub.all[i].receipt, true
@@ -278,7 +278,7 @@ func (sub *Submission) Release() {
 	}
 }
 
-// passing reports whether an outcome says only that the store did not take the message now.
+// passing reports whether an answer says only that the store did not take the message now.
 func passing(err error) bool {
 	if err == nil || problem.Paused(err) {
 		return false

@@ -17,7 +17,7 @@ import (
 type action struct {
 	name string // on buttons
 	ask  func(ctx context.Context, v *view, t *target) (question, error)
-	do   func(v *view, t *target) (outcome, error)
+	do   func(v *view, t *target) (effect, error)
 }
 
 // A target is what an action is done to.
@@ -83,8 +83,8 @@ type question struct {
 	Harm    bool     // it cannot be taken back
 }
 
-// An outcome is what an action did.
-type outcome struct {
+// An effect is what an action did.
+type effect struct {
 	to     string // the page that shows it; "": the page of the target, with a sentence
 	n      int64  // jobs, for that sentence
 	result any    // what the template "result" shows instead

@@ -195,15 +195,15 @@ func (v *view) post(t *target, into any) error {
 	return json.Unmarshal(a.Body, into)
 }
 
-func doState(v *view, t *target) (outcome, error) { return outcome{}, v.post(t, nil) }
+func doState(v *view, t *target) (effect, error) { return effect{}, v.post(t, nil) }
 
-func doRetry(v *view, t *target) (outcome, error) {
+func doRetry(v *view, t *target) (effect, error) {
 	var r apitype.Retried
 	err := v.post(t, &r)
-	return outcome{n: int64(r.Retried)}, err
+	return effect{n: int64(r.Retried)}, err
 }
 
-func doPurge(v *view, t *target) (out outcome, err error) {
+func doPurge(v *view, t *target) (out effect, err error) {
 	var p apitype.Purged
 	err = v.post(t, &p)
 	if out.n = int64(p.Purged); err == nil && p.More {
@@ -223,7 +223,7 @@ func askRotate(ctx context.Context, v *view, t *target) (q question, err error) 
 }
 
 // doRotate asks for a new secret, and shows it.
-func doRotate(v *view, t *target) (out outcome, err error) {
+func doRotate(v *view, t *target) (out effect, err error) {
 	a, err := v.do(Request{Method: fasthttp.MethodPut, Path: t.API(), Body: []byte("signingSecret=generate"),
 		Headers: map[string]string{fasthttp.HeaderContentType: apitype.MediaForm}})
 	if err != nil {
@@ -247,7 +247,7 @@ type result struct {
 }
 
 // doTest sends a test, and shows what it met.
-func doTest(v *view, t *target) (outcome, error) {
+func doTest(v *view, t *target) (effect, error) {
 	var c apitype.ConsumerTest
 	err := v.post(t, &c)
 	r := result{Title: "The test was delivered", Target: t, Text: "A delivery with this answer would have succeeded."}
@@ -261,5 +261,5 @@ func doTest(v *view, t *target) (outcome, error) {
 	if r.Body = c.Body; c.BodyEncoding != "" {
 		r.Body = c.BodyEncoding + ": " + c.Body
 	}
-	return outcome{result: r}, err
+	return effect{result: r}, err
 }

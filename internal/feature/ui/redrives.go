@@ -79,7 +79,7 @@ func askRedrive(_ context.Context, v *view, t *target) (q question, err error) {
 	return q, err
 }
 
-func doRedrive(v *view, t *target) (out outcome, err error) {
+func doRedrive(v *view, t *target) (out effect, err error) {
 	a, err := v.redrive(t, false)
 	if err != nil {
 		return out, err
@@ -100,7 +100,7 @@ func askDelete(_ context.Context, v *view, t *target) (q question, err error) {
 			"Their messages stay as long as the broker keeps messages, and jobs of other consumers are not touched."}}, err
 }
 
-func doDelete(v *view, t *target) (out outcome, err error) {
+func doDelete(v *view, t *target) (out effect, err error) {
 	body, err := json.Marshal(apitype.DeadSelection{Fingerprint: t.Query.Get("fingerprint")})
 	if err != nil {
 		return out, err
@@ -145,10 +145,10 @@ func askRedriveState(verb string, from ...string) func(context.Context, *view, *
 	}
 }
 
-func doRedriveState(v *view, t *target) (outcome, error) {
+func doRedriveState(v *view, t *target) (effect, error) {
 	_, err := v.do(Request{Method: fasthttp.MethodPost, Path: t.API() + "/redrive/" +
 		url.PathEscape(t.Query.Get("redrive")) + "/" + strings.TrimPrefix(t.Action, "redrive-")})
-	return outcome{to: redrivesURL(t.Channel, t.Consumer)}, err
+	return effect{to: redrivesURL(t.Channel, t.Consumer)}, err
 }
 
 // redrivesURL is the page of the redrives of a consumer.

@@ -18,8 +18,8 @@ var (
 	timesFlag = flag.Int("simulation.times", 1, "how often to run each seed")
 )
 
-// An outcome is the result of a run.
-type outcome struct {
+// A runResult is the result of a run.
+type runResult struct {
 	wrong   string // "" when every invariant holds
 	history string
 	digest  uint64
@@ -31,7 +31,7 @@ type outcome struct {
 }
 
 // simulate runs a seed in a new bubble.
-func simulate(t *testing.T, seed uint64, p plan, f flaw) (out outcome) {
+func simulate(t *testing.T, seed uint64, p plan, f flaw) (out runResult) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
 		st, err := openStore(storesDir, template, func() time.Time { return time.Now().Add(p.storeSkew) })
@@ -46,7 +46,7 @@ func simulate(t *testing.T, seed uint64, p plan, f flaw) (out outcome) {
 		}
 		w.run()
 		c := w.checker
-		out = outcome{wrong: c.wrong, digest: w.history.digest, handed: c.handedOut, repeats: c.repeated, lives: w.lives,
+		out = runResult{wrong: c.wrong, digest: w.history.digest, handed: c.handedOut, repeats: c.repeated, lives: w.lives,
 			removed: len(w.store.purged), virtual: w.now()}
 		if c.wrong != "" {
 			out.history = fmt.Sprintf("plan: %+v\n\nthe job:\n%s\nthe end of the history:\n%s", w.plan,
@@ -57,7 +57,7 @@ func simulate(t *testing.T, seed uint64, p plan, f flaw) (out outcome) {
 }
 
 // check reports a seed that breaks an invariant.
-func check(t *testing.T, seed uint64) outcome {
+func check(t *testing.T, seed uint64) runResult {
 	t.Helper()
 	out := simulate(t, seed, newPlan(seed), noFlaw)
 	if out.wrong != "" {
@@ -108,7 +108,7 @@ func TestSeeds(t *testing.T) {
 		from, n = uint64(*seedFlag), 1
 	}
 	began := time.Now()
-	var sum outcome
+	var sum runResult
 	same := 0
 	for seed, bad := from, 0; seed < from+uint64(n) && bad < enough; seed++ {
 		digests := map[uint64]bool{}
