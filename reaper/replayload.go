@@ -28,7 +28,8 @@ func (l *loader) matcher() (*jobs.Matcher, error) {
 
 // load offers the jobs of one page, or of its begin if the matcher reaches a bound. A crash behind the
 // offer leaves jobs in Redis: the next loader finds them there, or their outcomes in the store.
-func (l *loader) load(ctx context.Context, k *durable.Consumer, s *scan, through ident.ID, matcher *jobs.Matcher) error {
+func (l *loader) load(ctx context.Context, k *durable.Consumer, s *scan, through ident.ID,
+	matcher *jobs.Matcher) error {
 	page := min(replayPage, max(l.Queue.Window()/2, 1))
 	heads, err := l.Store.Sizes(ctx, k.ChannelNo, s.checked, through, page)
 	if err != nil {

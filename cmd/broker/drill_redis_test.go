@@ -70,8 +70,8 @@ func BenchmarkDrillFlushall(b *testing.B) {
 		r.requireOver(total)
 		r.report("drain-s", time.Since(begun).Seconds(), fmt.Sprintf("seconds until %d batch workers had drained the rest "+
 			"of %d jobs, %d requests refused", drillWorkers, total, rest.refused))
-		r.report("repeats", float64(len(d.deliveries.repeats)), fmt.Sprintf("jobs delivered again, of %d in flight at the two "+
-			"flushes", len(heldByPush)+len(heldByPull)))
+		r.report("repeats", float64(len(d.deliveries.repeats)), fmt.Sprintf("jobs delivered again, of %d in flight at the "+
+			"two flushes", len(heldByPush)+len(heldByPull)))
 	}
 }
 

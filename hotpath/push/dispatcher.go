@@ -3,6 +3,10 @@
 // Each consumer has a lane, which holds its slots, its claimed jobs and the time of its next claim.
 // A consumer that hangs takes only the slots of its own lane. A claimed job is verified (package
 // verify), delivered, and judged by the consumer's policy. Its outcome goes to package outcome.
+//
+// The steps of one attempt, each called by the one before: deliver gives the job to a worker, work frees its slot
+// at the end, attempt decides on the outcome, guardedSend traces and catches a panic, send chooses the sender of the
+// URL. That of http is Web: postUnlessProcessed asks the status URL, post fills the request, request sends it.
 package push
 
 import (

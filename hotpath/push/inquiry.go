@@ -23,11 +23,12 @@ type History interface {
 // maxInquiry bounds the bytes that are read of the answer of a status URL.
 const maxInquiry = 64 << 10
 
-// postUnlessProcessed makes one attempt, which ends by the deadline. Where the consumer may have processed
-// the attempt before, and its policy has a status URL, the broker asks that URL first: 2xx ends
+// postUnlessProcessed makes one attempt, which ends by the deadline. Where the consumer may have
+// processed the attempt before, and its policy has a status URL, the broker asks that URL first: 2xx ends
 // the job as delivered, 404 sends the request again, and everything else fails the attempt, so
 // the broker asks again after the backoff.
-func (v *delivery) postUnlessProcessed(ctx context.Context, t *posting, p *policy.Policy, deadline time.Time) egress.Result {
+func (v *delivery) postUnlessProcessed(ctx context.Context, t *posting, p *policy.Policy,
+	deadline time.Time) egress.Result {
 	if p.StatusURL == "" || v.lease.Attempt == 1 && v.lease.Flags == 0 {
 		return v.post(ctx, t, deadline)
 	}

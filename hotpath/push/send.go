@@ -94,8 +94,8 @@ func (d *Dispatcher) settler() verify.Settler {
 
 // deliverVerified begins the deliveries of the leases that are to be delivered, sent of them. cs has the
 // candidates of all leases, rest those whose payloads have no room. After an error no delivery has begun.
-func (d *Dispatcher) deliverVerified(ctx context.Context, l *lane, k *durable.Consumer, of claimed) (cs []verify.Candidate,
-	sent int, rest []redisq.Lease, err error) {
+func (d *Dispatcher) deliverVerified(ctx context.Context, l *lane, k *durable.Consumer, of claimed) (
+	cs []verify.Candidate, sent int, rest []redisq.Lease, err error) {
 	select {
 	case d.loading <- struct{}{}: // held until the loaded payloads are counted
 		defer func() { <-d.loading }()

@@ -47,7 +47,8 @@ func (d *receiptStore) StoreReceipts(_ context.Context, _ durable.Clock, all []d
 	return nil
 }
 
-func (d *receiptStore) Receipts(_ context.Context, ids []durable.ReceiptID) (map[durable.ReceiptID]durable.Receipt, error) {
+func (d *receiptStore) Receipts(_ context.Context, ids []durable.ReceiptID) (map[durable.ReceiptID]durable.Receipt,
+	error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	found := map[durable.ReceiptID]durable.Receipt{}

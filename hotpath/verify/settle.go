@@ -36,7 +36,7 @@ type Settler struct {
 // over, of which it returns the number. cs[i] is the candidate of leases[i]. After an error the leases
 // that are not settled end by themselves.
 func (s Settler) Settle(ctx context.Context, k *durable.Consumer, cs []Candidate, leases []redisq.Lease,
-	store func(outcome.Result) error) (ended int, err error) {
+	store func(outcome.Entry) error) (ended int, err error) {
 	var over []redisq.Lease
 	aside := false
 	for i := range cs {
@@ -46,7 +46,7 @@ func (s Settler) Settle(ctx context.Context, k *durable.Consumer, cs []Candidate
 		case c.Verdict.Ends():
 			over = append(over, *lease)
 		case c.Verdict == Expired:
-			if err := store(outcome.Result{Outcome: c.Death(k, lease, s.Verifier.NowMs()), Lease: *lease}); err != nil {
+			if err := store(outcome.Entry{Outcome: c.Death(k, lease, s.Verifier.NowMs()), Lease: *lease}); err != nil {
 				return 0, err
 			}
 			s.Expired(c.ID)

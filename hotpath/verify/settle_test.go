@@ -70,8 +70,8 @@ func settlerOf(b *bench) (s Settler, cs []Candidate, leases []redisq.Lease) {
 func TestEachLeaseThatNobodyGetsEndsByItsVerdict(t *testing.T) {
 	b := &bench{}
 	s, cs, leases := settlerOf(b)
-	var died outcome.Result
-	ended, err := s.Settle(t.Context(), &durable.Consumer{No: 5}, cs, leases, func(r outcome.Result) error {
+	var died outcome.Entry
+	ended, err := s.Settle(t.Context(), &durable.Consumer{No: 5}, cs, leases, func(r outcome.Entry) error {
 		b.note("store", []redisq.Lease{r.Lease})
 		died = r
 		return nil
@@ -98,7 +98,7 @@ func TestAStoreOrRedisThatFailsLeavesTheLeases(t *testing.T) {
 	refusal := errors.New("no")
 	b := &bench{}
 	s, cs, leases := settlerOf(b)
-	_, err := s.Settle(t.Context(), &durable.Consumer{No: 5}, cs, leases, func(outcome.Result) error { return refusal })
+	_, err := s.Settle(t.Context(), &durable.Consumer{No: 5}, cs, leases, func(outcome.Entry) error { return refusal })
 	require.ErrorIs(t, err, refusal)
 	require.Empty(t, b.done)
 	require.Zero(t, testutil.ToFloat64(s.Metrics.Dead.WithLabelValues(durable.Expired.String())))

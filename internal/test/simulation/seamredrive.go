@@ -90,7 +90,7 @@ func (t storeSeam) RedriveAgain(ctx context.Context, consumerNo uint32, ids []id
 
 func (t storeSeam) Reopen(ctx context.Context, consumerNo uint32, id ident.ID, nowMs int64) (durable.OpenJob, error) {
 	moved, err := t.reopen(ctx, "Reopen", consumerNo, func(ctx context.Context) ([]durable.OpenJob, error) {
-		j, err := t.s.Revive(ctx, consumerNo, id, nowMs)
+		j, err := t.s.Reopen(ctx, consumerNo, id, nowMs)
 		if err != nil {
 			return nil, err
 		}
