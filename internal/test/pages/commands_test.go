@@ -54,6 +54,7 @@ var commands = map[string]string{
 	"docs/responses.md":              "make demo-responses, whose program has a test of its own",
 	"docs/error-reports.md":          "the address is that of a service",
 	"docs/tracing.md":                "settings, whose tests set them",
+	"docs/operate/archive.md":        "a store of S3; TestMessagesAreArchivedInABucket has one",
 	"docs/how-to/encrypt-secrets.md": "paths of an installation; the tests of reencrypt run the command",
 	"docs/how-to/from-sqs.md":        "a client of AWS; the tests of the SQS door run one as a library",
 	"docs/how-to/outbox.md":          "a package for Python; the tests of the outbox run the command",
