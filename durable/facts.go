@@ -128,8 +128,10 @@ func (u *Unfinished) columns() columns {
 	}
 }
 
-// finishedIn is true for a job of a row that has an outcome.
+// finishedIn is true for a job of a row that has an outcome, or whose message is gone: a lease that ends late
+// leaves such a row until the next purge.
 const finishedIn = `CASE
+            WHEN NOT EXISTS (SELECT 1 FROM messages m WHERE m.channel_no = ? AND m.id = j.id) THEN 1
             WHEN EXISTS (SELECT 1 FROM deliveries v WHERE v.consumer_no = ? AND v.message_id = j.id) THEN 1
             WHEN EXISTS (SELECT 1 FROM dead_jobs d WHERE d.consumer_no = ? AND d.message_id = j.id) THEN 1
             ELSE 0
@@ -192,7 +194,7 @@ FROM (
 // more of either.
 func (s *Store) UnfinishedJobs(ctx context.Context, k Consumer, settled ident.ID, limit int) (open []Unfinished,
 	all bool, err error) {
-	args := []any{k.No, k.No, k.No, k.No, limit, k.No, k.No, k.No}
+	args := []any{k.ChannelNo, k.No, k.No, k.No, k.No, limit, k.No, k.No, k.No}
 	args = append(k.appendConcerns(append(args, k.ChannelNo, settled[:])), limit)
 	read, err := readAll[Unfinished](ctx, s, "read the open jobs of a consumer", selectUnfinished, args...)
 	if err != nil {

@@ -2380,6 +2380,7 @@ FROM (
     SELECT
         j.id,
         CASE
+            WHEN NOT EXISTS (SELECT 1 FROM messages m WHERE m.channel_no = ? AND m.id = j.id) THEN 1
             WHEN EXISTS (SELECT 1 FROM deliveries v WHERE v.consumer_no = ? AND v.message_id = j.id) THEN 1
             WHEN EXISTS (SELECT 1 FROM dead_jobs d WHERE d.consumer_no = ? AND d.message_id = j.id) THEN 1
             ELSE 0

@@ -110,6 +110,11 @@ var whyTests = map[string]func(*testing.T, *fixture){
 		open, _, err = f.UnfinishedJobs(f.ctx, ks[0], id[5], 1000)
 		require.NoError(t, err)
 		require.Len(t, open, 3, "jobs with a row are open behind the watermark, too")
+		gone := f.message(ch) // and removed, before its lease ended
+		f.record(t, retry(k, gone.ID, 1, 1000))
+		open, _, err = f.UnfinishedJobs(f.ctx, ks[0], id[5], 1000)
+		require.NoError(t, err)
+		require.Len(t, open, 3, "the job of a message that is gone is over")
 	},
 	"the plight of a job has its message, its state and its consumer": func(t *testing.T, f *fixture) {
 		ch, ks := f.channel(t, "c", 3)
