@@ -38,7 +38,8 @@ func TestTheCommandsOfTheReferencePagesWork(t *testing.T) {
 				"https://siem.example/in", target.URL},
 			"docs/mail.md": {"BROKER_ALERT_SMTP_URL='smtp://user:password@mail.example.com' \\\n  " +
 				"BROKER_ALERT_FROM='Shop <shop@example.com>' broker serve", "true"},
-			"docs/operate/keeping.md": {"broker archive ls", ownCommand(p, "") + " archive ls",
+			"docs/operate/keeping.md": nil,
+			"docs/operate/archive.md": {"broker archive ls", ownCommand(p, "") + " archive ls",
 				"broker archive grep 'order-1'", ownCommand(p, "") + " archive grep order-1 || test $? -eq 1", // it has none
 				"broker archive restore /var/lib/penstock/archive/orders/20260131T*", "true", // the archive is empty
 				"/var/lib/penstock/archive\n", archive + "\n"},
