@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"math"
-	"net/netip"
 	"net/url"
 	"os"
 	"reflect"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/problem"
-	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 // hostile is a text that a page must show and never obey.
@@ -414,5 +412,3 @@ func TestASessionEnds(t *testing.T) {
 		require.Equal(t, want, d.admits(rc))
 	}
 }
-
-func keyOf(address string) share.Key { return share.Address(netip.MustParseAddr(address)) }
