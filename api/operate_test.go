@@ -283,8 +283,10 @@ func TestMessagesAreSearched(t *testing.T) {
 		"producer=p": {0, 1, 2, 3, 4, 5}, "producer=q": nil, "consumer=k&status=DEAD": {1},
 		"consumer=k&status=DELIVERED": {2},
 		"consumer=k&status=INFLIGHT":  {3}, "consumer=k&status=queued&order=desc": {5, 4, 0},
-		"consumer=k&status=DELAYED": nil,
-		"consumer=k":                {0, 1, 2, 3, 4, 5}, "from=" + stamp(m[5].ID, 1): nil, "to=" + stamp(m[0].ID, 0): nil,
+		"consumer=k&status=DELAYED": nil, "consumer=k&error=ANSWERED": {1}, "consumer=k&error=answered&contains=order+1": {1},
+		"consumer=k&error=answered&contains=order+2": nil, "consumer=k&error=answered&producer=q&status=DEAD": nil,
+		"consumer=k&error=answered&status=QUEUED": nil, "consumer=k&error=timeout": nil,
+		"consumer=k": {0, 1, 2, 3, 4, 5}, "from=" + stamp(m[5].ID, 1): nil, "to=" + stamp(m[0].ID, 0): nil,
 		"from=" + stamp(m[0].ID, 0) + "&to=" + stamp(m[5].ID, 1): {0, 1, 2, 3, 4, 5}, "order=desc&status=101": nil,
 		"order=desc&status=102&first=m2": {2, 1, 0}, "first=m4&order=asc": {4, 5},
 	} {
@@ -301,6 +303,8 @@ func TestMessagesAreSearched(t *testing.T) {
 	require.NotContains(t, w.get("/channel/c/messages").json(), "Searched")
 	for query, code := range map[string]string{"order=newest": "invalid_query", "contains=": "invalid_query",
 		"contains=" + strings.Repeat("x", 1025): "invalid_query", "from=yesterday": "invalid_date",
+		"error=x": "invalid_query", "consumer=k&error=": "invalid_query",
+		"consumer=k&error=" + strings.Repeat("x", 1025): "invalid_query",
 		"status=DEAD":                       "invalid_status",
 		"status=DEAD&consumer=k&status=102": "invalid_status", "order=desc&status=none": "invalid_status",
 		"from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z": "invalid_date", "order=asc&order=asc": "invalid_query",

@@ -19,11 +19,12 @@ import (
 )
 
 // A search is a list of messages that looks at each of them: newest or oldest first, of a time, of a
-// producer, for a consumer and with a status of its job, with a text in the payload. A page looks at a bounded
-// number of messages, in a bounded time, and says at how many; the link to the next page goes on behind them.
+// producer, for a consumer and with a status of its job or a text in the last error of that, with a text in
+// the payload. A page looks at a bounded number of messages, in a bounded time, and says at how many; the
+// link to the next page goes on behind them.
 
 // searchQueries are the parameters that make a list of messages a search.
-var searchQueries = []string{"order", "from", "to", "producer", "consumer", "contains"}
+var searchQueries = []string{"order", "from", "to", "producer", "consumer", "contains", "error"}
 
 // jobStatuses are the statuses of messages that are those of their job for a consumer.
 var jobStatuses = []string{jobs.Queued, jobs.Delayed, jobs.InFlight, jobs.Delivered, jobs.Dead}
@@ -35,7 +36,7 @@ const (
 	// are read. The second statement has at most searchMore times as many, and half of what the time of the
 	// first one allows: what it reads may not be in the memory of the store.
 	searchFirst, searchPayloads, searchMore = 500, 150, 10
-	// maxContains is the longest text that is looked for, bytes.
+	// maxContains is the longest text that is looked for, in payloads and in errors, bytes.
 	maxContains = 1024
 )
 
@@ -78,6 +79,7 @@ type messageSearch struct {
 	consumer *durable.Consumer
 	status   string // of its job; "": any
 	contains []byte // nil: any payload
+	fault    string // in the last error of its job, lower case; "": any job
 
 	seen  int // messages that were looked at
 	found []*durable.Message
@@ -153,6 +155,18 @@ func (a *API) readSearchOf(rc *fasthttp.RequestCtx, s *messageSearch) error {
 			return errNoConsumer
 		}
 		s.keep.Set("consumer", s.consumer.ID)
+	}
+	if text := string(args.Peek("error")); args.Has("error") {
+		switch {
+		case text == "" || len(text) > maxContains:
+			return problem.Newf(fasthttp.StatusBadRequest, "invalid_query",
+				"The parameter error must be a text of 1 to %d bytes.", maxContains)
+		case s.consumer == nil:
+			return problem.New(fasthttp.StatusBadRequest, "invalid_query",
+				"The parameter error is about a job: name its consumer with the parameter consumer.")
+		}
+		s.fault = strings.ToLower(text)
+		s.keep.Set("error", text)
 	}
 	for _, b := range args.PeekMulti("status") {
 		job := isJobStatus(string(b))
@@ -303,7 +317,8 @@ func (a *API) having(ctx context.Context, s *messageSearch, rows []durable.JobRo
 		r := &rows[i]
 		over := r.State.Status.Over()
 		switch {
-		case !r.Found, s.named && r.ProducerNo != s.producer, s.consumer != nil && !s.consumer.Concerns(r.Head()):
+		case !r.Found, s.named && r.ProducerNo != s.producer, s.consumer != nil && !s.consumer.Concerns(r.Head()),
+			s.fault != "" && !strings.Contains(strings.ToLower(r.State.Error), s.fault):
 		case s.status == "":
 			has[i] = true
 		case s.status == jobs.Delivered:

@@ -460,6 +460,9 @@ func TestASearchByTermsFindsMessagesAndJobs(t *testing.T) {
 	search := func(q string) reply { return w.page("/ui/search?q=" + url.QueryEscape(q)).is(200) }
 	message := func(m durable.Message) string { return `href="/ui/channel/c/message/` + m.Key + `"` }
 	job := func(m durable.Message) string { return `href="/ui` + jobPath(k, m) + `"` }
+	// as the page of the search shows it
+	all := `consumer:billing state:dead age<1h error:answered payload:": 17" producer:p`
+	require.Contains(t, search(all).Body, message(old))
 	for q, want := range map[string]struct {
 		title      string
 		has, lacks string
@@ -474,6 +477,8 @@ func TestASearchByTermsFindsMessagesAndJobs(t *testing.T) {
 		"state:queued":                 {"One message fits", message(young), message(old), "Looked at 2 messages of c"},
 		"error:ANSWERED":               {"One job fits", job(old), job(young), "Looked at 1 dead letter of c / billing"},
 		"error:timeout":                {"No job fits", "dead letter", job(old), "Looked at 1 dead letter of c / billing"},
+		"error:answered payload:17":    {"One message fits", message(old), message(young), "Looked at 2 messages of c"},
+		"error:answered payload:18":    {"No message fits", "payload", message(old), "Looked at 2 messages of c"},
 		"error:answered age>1h":        {"No job fits", "dead letter", job(old), "Looked at 1 dead letter of c / billing"},
 		"age<1h":                       {"Two messages fit", message(old), "Look further", "Looked at 2 messages of c"},
 		"age>1h":                       {"No message fits", "age", message(old), "Looked at 0 messages of c"},

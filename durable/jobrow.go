@@ -12,8 +12,10 @@ import (
 // A JobRow is a message, without headers and payload, with what is stored about its job for one consumer.
 type JobRow struct {
 	Message
-	Found bool     // the payload has the bytes that SearchRows looks for; true elsewhere
-	State JobState // without Reason, Discarded and GivenBack; of a job that is over the status alone
+	Found bool // the payload has the bytes that SearchRows looks for; true elsewhere
+	// State is without Reason, Discarded and GivenBack. Of a job that is over it has the status, and of one that is
+	// dead the error.
+	State JobState
 }
 
 func (j *JobRow) columns() columns {
@@ -25,7 +27,7 @@ func (j *JobRow) columns() columns {
 		column{"COALESCE(o.next_ms, 0)", &j.State.NextMs},
 		column{"COALESCE(o.redriven_ms, 0)", &j.State.RedrivenMs},
 		column{"COALESCE(o.status_code, 0)", &j.State.StatusCode},
-		column{"o.error", asBytes{&j.State.Error}},
+		column{"COALESCE(d.reason, o.error)", asBytes{&j.State.Error}},
 	)
 }
 

@@ -2659,7 +2659,7 @@ SELECT
     COALESCE(o.next_ms, 0),
     COALESCE(o.redriven_ms, 0),
     COALESCE(o.status_code, 0),
-    o.error
+    COALESCE(d.reason, o.error)
 FROM (
     SELECT
     b.id,
@@ -2713,7 +2713,7 @@ SELECT
     COALESCE(o.next_ms, 0),
     COALESCE(o.redriven_ms, 0),
     COALESCE(o.status_code, 0),
-    o.error
+    COALESCE(d.reason, o.error)
 FROM (
     SELECT
     b.id,
@@ -2767,7 +2767,7 @@ SELECT
     COALESCE(o.next_ms, 0),
     COALESCE(o.redriven_ms, 0),
     COALESCE(o.status_code, 0),
-    o.error
+    COALESCE(d.reason, o.error)
 FROM (
     SELECT
     id,
@@ -2815,7 +2815,7 @@ SELECT
     COALESCE(o.next_ms, 0),
     COALESCE(o.redriven_ms, 0),
     COALESCE(o.status_code, 0),
-    o.error
+    COALESCE(d.reason, o.error)
 FROM (
     SELECT
     id,
@@ -2863,7 +2863,7 @@ SELECT
     COALESCE(o.next_ms, 0),
     COALESCE(o.redriven_ms, 0),
     COALESCE(o.status_code, 0),
-    o.error
+    COALESCE(d.reason, o.error)
 FROM (
     SELECT
     id,
@@ -2908,7 +2908,7 @@ SELECT
     COALESCE(o.next_ms, 0),
     COALESCE(o.redriven_ms, 0),
     COALESCE(o.status_code, 0),
-    o.error
+    COALESCE(d.reason, o.error)
 FROM (
     SELECT
     id,
@@ -2956,7 +2956,7 @@ SELECT
     COALESCE(o.next_ms, 0),
     COALESCE(o.redriven_ms, 0),
     COALESCE(o.status_code, 0),
-    o.error
+    COALESCE(d.reason, o.error)
 FROM (
     SELECT
     id,

@@ -2,7 +2,7 @@
 -- were. See durable/oldattempts.go. As in 00002, the change may run again.
 -- +goose NO TRANSACTION
 -- +goose Up
-SET @penstock_ddl = (
+SET @ddl = (
     SELECT IF(
         COUNT(*) = 0,
         'ALTER TABLE kept_channels ADD COLUMN attempts_ms BIGINT NOT NULL DEFAULT 0',
@@ -14,8 +14,8 @@ SET @penstock_ddl = (
       AND column_name = 'attempts_ms'
 );
 
-PREPARE penstock_ddl FROM @penstock_ddl;
+PREPARE ddl FROM @ddl;
 
-EXECUTE penstock_ddl;
+EXECUTE ddl;
 
-DEALLOCATE PREPARE penstock_ddl;
+DEALLOCATE PREPARE ddl;

@@ -103,8 +103,11 @@ func (v *view) searchBy(ctx context.Context, t *terms, p *searchView) (title str
 	if title = v.whose(ctx, t, p); title != "" {
 		return title, nil
 	}
-	if t.fault != "" {
+	if t.fault != "" && t.payload == "" && t.producer == "" {
 		return v.searchJobs(ctx, t, p)
+	}
+	if t.fault != "" && t.state == "" {
+		t.state = "dead"
 	}
 	return v.searchMessages(ctx, t, p)
 }
@@ -158,7 +161,7 @@ func (v *view) whose(ctx context.Context, t *terms, p *searchView) (title string
 func (v *view) searchMessages(ctx context.Context, t *terms, p *searchView) (title string, err error) {
 	ask := url.Values{"order": {"desc"}, "limit": {listed}}
 	for name, value := range map[string]string{"consumer": t.consumer, "status": strings.ToUpper(t.state),
-		"contains": t.payload, "producer": t.producer, "first": v.query("first").Get("first")} {
+		"contains": t.payload, "producer": t.producer, "error": t.fault, "first": v.query("first").Get("first")} {
 		if value != "" {
 			ask.Set(name, value)
 		}

@@ -44,7 +44,6 @@ var states = []string{"queued", "delayed", "inflight", "delivered", "dead"}
 // Why a search cannot be read.
 const (
 	refusedQuote = "A text in quotes has no end."
-	refusedFault = "error: goes with channel, consumer, state and age alone."
 	refusedState = "state: is queued, delayed, inflight, delivered or dead."
 	refusedOver  = "What is delivered has no error: error: goes with the other states."
 	refusedTwo   = "channel: and consumer: name two channels."
@@ -114,8 +113,6 @@ func readTerms(q string, now time.Time) (t *terms, plain, refused string) {
 		return nil, strings.Join(others, " "), ""
 	case len(others) > 0:
 		return nil, "", fmt.Sprintf("%q is no term. An ID or a name is searched for alone.", cut(others[0], 40))
-	case t.fault != "" && (t.payload != "" || t.producer != ""):
-		return nil, "", refusedFault
 	case t.fault != "" && t.state == "delivered":
 		return nil, "", refusedOver
 	}

@@ -73,6 +73,7 @@ var queryWords = []word{
 	{"status", "GET */messages", "101, 102 or their names; with consumer the state of its job", aText},
 	{"statusChangedSince", "*", "RFC 3339: without earlier messages", aTime},
 	{"producer", "*", "of this producer", aPlace},
+	{"error", "GET */messages", "with consumer: whose job for it failed with this text at last, up to 1 KiB, in any case", aText},
 	{"contains", "*", "with this text in the payload, up to 1 KiB", aText},
 	{"consumer", "GET /history, GET /ui/*", "of this consumer of the channel", aPlace},
 	{"consumer", "*", "that have a job for this consumer", aPlace},
