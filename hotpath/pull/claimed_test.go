@@ -1,14 +1,21 @@
 package pull
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/metrics"
+	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
+	"github.com/penstock-broker/penstock/internal/model/policy"
+	"github.com/penstock-broker/penstock/redisq"
 )
 
 // A renewal of one job is told the end of the lease that it asked for, not that of a usual one.
@@ -42,6 +49,26 @@ func TestARenewalOfOneJobShowsTheEndOfItsLease(t *testing.T) {
 			require.WithinRange(t, standings[0].At, before.Add(c.want-time.Minute/2), time.Now().Add(c.want+time.Minute/2),
 				"as Redis has it")
 		})
+	}
+}
+
+// tried has a job with three attempts.
+type tried struct{ oneMessage }
+
+func (tried) Job(context.Context, *durable.Consumer, ident.ID) (durable.StoredJob, error) {
+	return durable.StoredJob{JobState: durable.JobState{Status: durable.Open, Attempts: 3}, Stored: true}, nil
+}
+
+// Redis may have lost attempts that the store has counted. A lease with their number would be taken for one that is over.
+func TestAClaimOfOneJobHasTheNumberOfItsAttempt(t *testing.T) {
+	p := New(Options{Policies: policy.NewBook(policy.Policy{}), Catalogue: catalogue.New(nil, nil), Queue: &pausedQueue{},
+		Store: tried{}, Verifier: verifierOf(tried{}, 1<<20), NowMs: func() int64 { return 7 },
+		Touched: func(uint32) {}, Metrics: metrics.New(prometheus.NewRegistry())})
+	m := move{p: p, ch: portionChannel, k: portionConsumer, id: ident.AtMillis(1)}
+	for at, want := range map[int]int{1: 4, 4: 4, 6: 6} {
+		lease, err := m.claimed(t.Context(), redisq.Lease{ID: m.id, Token: "token", Attempt: at})
+		require.NoError(t, err)
+		require.Equal(t, want, lease.Attempt)
 	}
 }
 

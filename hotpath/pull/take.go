@@ -137,6 +137,7 @@ func (m *move) claimed(ctx context.Context, lease redisq.Lease) (redisq.Lease, e
 		return redisq.Lease{}, err // the lease expires
 	}
 	if c.Verdict == verify.Deliver {
+		lease.Attempt = c.Attempt(lease)
 		p.recent.leased(m.k.No, m.id, lease.Token)
 		return lease, nil
 	}
