@@ -4,6 +4,9 @@ import (
 	"database/sql"
 	"fmt"
 	"io/fs"
+	"path"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -114,7 +117,7 @@ func TestMySQLTablesThatTheFirstMigrationOfAnOldBuildLeftAreRefused(t *testing.T
 func TestTablesThatTheLastOldBuildMadeAreTakenAsTheyAreOnMySQL(t *testing.T) {
 	first, _ := schemas()
 	onMigrating(t, func(t *testing.T, s *Store) {
-		require.NoError(t, s.Migrate(t.Context()))
+		require.NoError(t, s.migrateTo(t.Context(), upTo(t, first)))
 		alter(t, s, `DELETE FROM goose_db_version WHERE version_id > 0`)
 		for v := int64(1); v <= first; v++ {
 			if v != first-1 {
@@ -122,17 +125,28 @@ func TestTablesThatTheLastOldBuildMadeAreTakenAsTheyAreOnMySQL(t *testing.T) {
 			}
 		}
 		before := tablesOf(t, s)
+		require.NoError(t, s.migrateTo(t.Context(), upTo(t, first)))
+		require.Equal(t, before, tablesOf(t, s), "there was nothing to do")
 		require.NoError(t, s.Migrate(t.Context()))
-		if known := KnownSchema(); known == first {
-			require.Equal(t, before, tablesOf(t, s), "there was nothing to do")
-		}
 		require.NoError(t, s.migrateTo(t.Context(), withNext(t, `CREATE TABLE later (no INTEGER)`)))
 		alter(t, s, `INSERT INTO later (no) VALUES (1)`)
 	})
 }
 
+// upTo are the migrations of this program up to a version.
+func upTo(t *testing.T, last int64) fs.FS {
+	all := fstest.MapFS{}
+	for name, file := range withNext(t, "DO 0") {
+		number, _, _ := strings.Cut(path.Base(name), "_")
+		if v, err := strconv.ParseInt(number, 10, 64); err == nil && v <= last {
+			all[name] = file
+		}
+	}
+	return all
+}
+
 // withNext are the migrations of this program and a later one.
-func withNext(t *testing.T, statement string) fs.FS {
+func withNext(t *testing.T, statement string) fstest.MapFS {
 	all := fstest.MapFS{}
 	require.NoError(t, fs.WalkDir(migrations, ".", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {

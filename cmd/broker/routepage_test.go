@@ -39,7 +39,8 @@ func TestThePageOfEachRouteByCurlHasEachAndWorks(t *testing.T) {
 	}
 	require.Greater(t, len(sent), 50)
 	routes := 0
-	for _, page := range []string{"resources", "consuming", "messages", "scheduling", "bulk", "notices"} {
+	for _, page := range []string{"resources", "consuming", "messages", "replays", "acknowledgements",
+		"scheduling", "bulk", "notices"} {
 		text := fromRoot(t, "docs/"+page+".md")
 		for _, r := range api.Routes() {
 			if !strings.Contains(text, "<!-- route "+r.Method+" "+r.Path+" ") {
