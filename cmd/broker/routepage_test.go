@@ -39,7 +39,7 @@ func TestThePageOfEachRouteByCurlHasEachAndWorks(t *testing.T) {
 	}
 	require.Greater(t, len(sent), 50)
 	routes := 0
-	for _, page := range []string{"resources", "consuming", "messages", "replays", "acknowledgements",
+	for _, page := range []string{"resources", "consuming", "messages", "replays",
 		"scheduling", "bulk", "notices"} {
 		text := fromRoot(t, "docs/"+page+".md")
 		for _, r := range api.Routes() {
