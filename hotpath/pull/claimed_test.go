@@ -59,7 +59,8 @@ func (tried) Job(context.Context, *durable.Consumer, ident.ID) (durable.StoredJo
 	return durable.StoredJob{JobState: durable.JobState{Status: durable.Open, Attempts: 3}, Stored: true}, nil
 }
 
-// Redis may have lost attempts that the store has counted. A lease with their number would be taken for one that is over.
+// Redis may have lost attempts that the store has counted. A lease with their number would be taken for one that is
+// over.
 func TestAClaimOfOneJobHasTheNumberOfItsAttempt(t *testing.T) {
 	p := New(Options{Policies: policy.NewBook(policy.Policy{}), Catalogue: catalogue.New(nil, nil), Queue: &pausedQueue{},
 		Store: tried{}, Verifier: verifierOf(tried{}, 1<<20), NowMs: func() int64 { return 7 },
