@@ -2762,7 +2762,7 @@ SELECT
     COALESCE(o.next_ms, 0),
     COALESCE(o.redriven_ms, 0),
     COALESCE(o.status_code, 0),
-    o.error
+    COALESCE(d.reason, o.error)
 FROM (
     SELECT
     b.id,
@@ -2816,7 +2816,7 @@ SELECT
     COALESCE(o.next_ms, 0),
     COALESCE(o.redriven_ms, 0),
     COALESCE(o.status_code, 0),
-    o.error
+    COALESCE(d.reason, o.error)
 FROM (
     SELECT
     b.id,
@@ -2870,7 +2870,7 @@ SELECT
     COALESCE(o.next_ms, 0),
     COALESCE(o.redriven_ms, 0),
     COALESCE(o.status_code, 0),
-    o.error
+    COALESCE(d.reason, o.error)
 FROM (
     SELECT
     id,
@@ -2918,7 +2918,7 @@ SELECT
     COALESCE(o.next_ms, 0),
     COALESCE(o.redriven_ms, 0),
     COALESCE(o.status_code, 0),
-    o.error
+    COALESCE(d.reason, o.error)
 FROM (
     SELECT
     id,
@@ -2966,7 +2966,7 @@ SELECT
     COALESCE(o.next_ms, 0),
     COALESCE(o.redriven_ms, 0),
     COALESCE(o.status_code, 0),
-    o.error
+    COALESCE(d.reason, o.error)
 FROM (
     SELECT
     id,
@@ -3011,7 +3011,7 @@ SELECT
     COALESCE(o.next_ms, 0),
     COALESCE(o.redriven_ms, 0),
     COALESCE(o.status_code, 0),
-    o.error
+    COALESCE(d.reason, o.error)
 FROM (
     SELECT
     id,
@@ -3059,7 +3059,7 @@ SELECT
     COALESCE(o.next_ms, 0),
     COALESCE(o.redriven_ms, 0),
     COALESCE(o.status_code, 0),
-    o.error
+    COALESCE(d.reason, o.error)
 FROM (
     SELECT
     id,
