@@ -85,15 +85,18 @@ func NewS3(s S3Settings) (*S3, error) {
 		return nil, errors.New("the endpoint is no URL")
 	}
 	secure := u.Scheme == "https"
-	transport, err := minio.DefaultTransport(secure)
-	if err != nil {
-		return nil, err
+	transport := &http.Transport{
+		DialContext:           (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ExpectContinueTimeout: 10 * time.Second,
+		ResponseHeaderTimeout: s3Answer,
+		IdleConnTimeout:       time.Minute,
+		DisableCompression:    true, // objects are read as they are
 	}
-	transport.ResponseHeaderTimeout = s3Answer
 	keys := credentials.NewStaticV4(s.AccessKey, s.SecretKey, "")
 	if s.AccessKey == "" {
 		keys = credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, &credentials.IAM{
-			Client: &http.Client{Transport: transport, Timeout: s3Answer}}})
+			Client: &http.Client{Transport: transport, Timeout: s3Answer, CheckRedirect: notFollowed}}})
 	}
 	lookup := minio.BucketLookupDNS
 	if s.PathStyle {
@@ -106,6 +109,9 @@ func NewS3(s S3Settings) (*S3, error) {
 	}
 	return &S3{s, client}, nil
 }
+
+// notFollowed ends a request at an answer that leads elsewhere.
+func notFollowed(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Root is the name below which the archive is.
 func (s *S3) Root() string { return s.name("") }
