@@ -203,14 +203,16 @@ func (t storeSeam) Purge(ctx context.Context, p durable.Purge) (durable.Purged, 
 	})
 }
 
-// stillOpen returns a consumer whose job of a message is not over, 0 if there is none.
+// stillOpen returns a consumer whose job of a message is not over, 0 if there is none. A dead letter that is
+// discarded is over, as one of a queue that was purged.
 func (w *world) stillOpen(p *picture, m *durable.Message) uint32 {
 	for _, k := range w.store.consumers() {
 		if k.ChannelNo != m.ChannelNo || !concerns(m.ID, m.Audience, k) {
 			continue
 		}
-		if status := p.state(jobKey{k.No, m.ID}).Status; status != durable.Delivered && (status != durable.Dead ||
-			w.plan.deadRetention == 0) {
+		j := p.state(jobKey{k.No, m.ID})
+		goes := j.Status == durable.Dead && (j.Discarded || w.plan.deadRetention > 0)
+		if j.Status != durable.Delivered && !goes {
 			return k.No
 		}
 	}
