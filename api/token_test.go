@@ -205,10 +205,10 @@ func (w *world) opened(r Route, path, word, token string) bool {
 	if r.Access == AccessReceiver {
 		headers = append(headers, "X-Broker-Consumer-ID: k")
 	}
-	switch r.Method {
-	case "PUT":
+	switch {
+	case r.Method == "PUT":
 		headers = append(headers, formHeader)
-	case "DELETE": // it deletes nothing: the scopes of a resource end with it
+	case r.Method == "DELETE" && strings.HasSuffix(r.Path, "}"): // it deletes nothing: the scopes of a resource end with it
 		headers = append(headers, `If-Match: "none"`)
 	}
 	answer := w.do(r.Method, path, "", headers...)
