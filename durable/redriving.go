@@ -165,7 +165,8 @@ LIMIT ?`
 
 	selectBusyRedrivings = fromRedrivings + `
 WHERE busy = 1
-  AND consumer_no > ?
+  AND consumer_no >= ?
+  AND (consumer_no > ? OR no > ?)
 ORDER BY consumer_no, no
 LIMIT ?`
 
@@ -481,10 +482,10 @@ func (s *Store) Redrivings(ctx context.Context, consumerNo, from uint32, limit i
 	return readAll[Redriving](ctx, s, "list redrives", selectRedrivings, consumerNo, from, limit)
 }
 
-// BusyRedrivings returns up to limit redrives for which there is something to do, of consumers with a
-// number above after, in their order.
-func (s *Store) BusyRedrivings(ctx context.Context, after uint32, limit int) ([]Redriving, error) {
-	return readAll[Redriving](ctx, s, "find redrives", selectBusyRedrivings, after, limit)
+// BusyRedrivings returns up to limit redrives for which there is something to do, by the numbers of consumer and
+// redrive, after the redrive no of a consumer.
+func (s *Store) BusyRedrivings(ctx context.Context, consumerNo, no uint32, limit int) ([]Redriving, error) {
+	return readAll[Redriving](ctx, s, "find redrives", selectBusyRedrivings, consumerNo, consumerNo, no, limit)
 }
 
 // RedrivenJobs returns up to limit jobs that a redrive has opened and that are not counted as over, of

@@ -1698,7 +1698,8 @@ SELECT
     stage_again
 FROM redrivings
 WHERE busy = 1
-  AND consumer_no > ?
+  AND consumer_no >= ?
+  AND (consumer_no > ? OR no > ?)
 ORDER BY consumer_no, no
 LIMIT ?;
 

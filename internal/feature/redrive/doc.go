@@ -11,6 +11,6 @@
 // when all its jobs are over, or after the timeout of the consumer, if half of them were tried by then.
 // It stops the redrive when more than half of its jobs failed by the same cause again.
 //
-// runner.go is the loop and a step, turns.go divides its time among channels, canary.go judges stages, and
+// runner.go is the loop and a step, turns.go divides its time among channels, canary.go evaluates stages, and
 // target.go is a redrive to another consumer.
 package redrive

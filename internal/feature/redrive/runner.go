@@ -28,7 +28,7 @@ const (
 
 // A Store is the part of durable.Store used here.
 type Store interface {
-	BusyRedrivings(ctx context.Context, after uint32, limit int) ([]durable.Redriving, error)
+	BusyRedrivings(ctx context.Context, consumerNo, no uint32, limit int) ([]durable.Redriving, error)
 	DeadLetters(ctx context.Context, of durable.DeadSelection, from ident.ID, down bool,
 		limit int) (page []durable.DeadJob, next ident.ID, err error)
 	DeadAmong(ctx context.Context, of durable.DeadSelection, ids []ident.ID) ([]durable.DeadHead, error)

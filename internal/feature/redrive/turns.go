@@ -52,20 +52,16 @@ func (r *Runner) round(ctx context.Context) (busy bool, failure error) {
 
 // mine returns the redrives of consumers that this broker looks after, by the numbers of consumer and redrive.
 func (r *Runner) mine(ctx context.Context) (all []work, err error) {
-	for after := uint32(0); ; {
-		page, err := r.o.Store.BusyRedrivings(ctx, after, listed)
+	for after := (key{}); ; {
+		page, err := r.o.Store.BusyRedrivings(ctx, after.consumer, after.no, listed)
 		if err != nil {
 			return nil, err
 		}
-		rows := page
-		if len(page) == listed { // the last consumer may have more of them
-			after = page[listed-1].ConsumerNo - 1
-			rows = slices.DeleteFunc(slices.Clone(page), func(row durable.Redriving) bool { return row.ConsumerNo > after })
-		}
-		for i := range rows {
-			k := r.o.Catalogue.ConsumerByNo(rows[i].ConsumerNo)
+		for i := range page {
+			after = key{page[i].ConsumerNo, page[i].No}
+			k := r.o.Catalogue.ConsumerByNo(after.consumer)
 			if k != nil && !k.Deleted() && r.o.Cluster.Owns(k.No) {
-				all = append(all, work{k: k, row: &rows[i]})
+				all = append(all, work{k: k, row: &page[i]})
 			}
 		}
 		if len(page) < listed {

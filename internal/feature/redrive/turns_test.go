@@ -25,9 +25,10 @@ type slowLetters struct {
 	steps    []uint32 // the consumer of each step
 }
 
-func (s *slowLetters) BusyRedrivings(_ context.Context, after uint32, limit int) (page []durable.Redriving, err error) {
+func (s *slowLetters) BusyRedrivings(_ context.Context, consumerNo, no uint32, limit int) (page []durable.Redriving,
+	err error) {
 	for _, r := range s.redrives {
-		if r.ConsumerNo > after && len(page) < limit {
+		if (key{r.ConsumerNo, r.No}).after(key{consumerNo, no}) && len(page) < limit {
 			page = append(page, r)
 		}
 	}
@@ -108,15 +109,17 @@ func TestManyRedrivesOfOneChannelDelayNoOther(t *testing.T) {
 	require.Len(t, went, consumers+1)
 }
 
-// A page of redrives that ends within those of a consumer leaves none out.
+// A page of redrives that ends within those of a consumer, or has those of one alone, leaves none out.
 func TestEachRedriveIsFoundBehindAFullPage(t *testing.T) {
-	r, s, _ := newSlow(t, 40, 13)
-	all, err := r.mine(t.Context())
-	require.NoError(t, err)
-	require.Len(t, all, len(s.redrives))
-	found := map[key]bool{}
-	for _, w := range all {
-		found[w.id()] = true
+	for _, of := range [][2]int{{40, 13}, {1, listed}, {1, 2*listed + 1}, {2, listed + 7}} {
+		r, s, _ := newSlow(t, of[0], of[1])
+		all, err := r.mine(t.Context())
+		require.NoError(t, err)
+		require.Len(t, all, len(s.redrives))
+		found := map[key]bool{}
+		for _, w := range all {
+			found[w.id()] = true
+		}
+		require.Len(t, found, len(s.redrives))
 	}
-	require.Len(t, found, len(s.redrives))
 }

@@ -12,9 +12,9 @@ import (
 
 // Redrives and replays.
 
-func (t storeSeam) BusyRedrivings(ctx context.Context, after uint32, limit int) ([]durable.Redriving, error) {
+func (t storeSeam) BusyRedrivings(ctx context.Context, consumerNo, no uint32, limit int) ([]durable.Redriving, error) {
 	return ask(ctx, t, "BusyRedrivings", 0, func(ctx context.Context) ([]durable.Redriving, error) {
-		return t.s.BusyRedrivings(ctx, after, limit)
+		return t.s.BusyRedrivings(ctx, consumerNo, no, limit)
 	})
 }
 

@@ -23,7 +23,7 @@ func (f *fixture) redriving(t *testing.T, r durable.Redriving, picks ...ident.ID
 
 func (f *fixture) busy(t *testing.T) (nos []uint32) {
 	t.Helper()
-	all, err := f.BusyRedrivings(f.ctx, 0, 100)
+	all, err := f.BusyRedrivings(f.ctx, 0, 0, 100)
 	require.NoError(t, err)
 	for _, r := range all {
 		nos = append(nos, r.No)
