@@ -341,7 +341,7 @@ func (u *updating) finish(ctx context.Context, entries []int) {
 	}
 	u.wait(ctx, answers, waiting, func(i int) {
 		u.p.verifier.Cache.Done(u.ids[i])
-		u.p.book.remove(u.k.No, u.ids[i])
+		u.p.book.remove(u.k.No, u.ids[i], "")
 		if len(entries) == 1 && u.updates[i].NextState == "DELIVERED" {
 			u.p.recent.delivered(u.k.No, u.ids[i]) // workers with one job each may ask for it at once
 		}

@@ -56,7 +56,8 @@ func TestARenewalOfOneJobShowsTheEndOfItsLease(t *testing.T) {
 type tried struct{ oneMessage }
 
 func (tried) Job(context.Context, *durable.Consumer, ident.ID) (durable.StoredJob, error) {
-	return durable.StoredJob{JobState: durable.JobState{Status: durable.Open, Attempts: 3}, Stored: true}, nil
+	j := durable.JobState{Status: durable.Open, Attempts: 3, GivenBack: 2}
+	return durable.StoredJob{JobState: j, Stored: true}, nil
 }
 
 // Redis may have lost attempts that the store has counted. A lease with their number would be taken for one that is
@@ -70,6 +71,7 @@ func TestAClaimOfOneJobHasTheNumberOfItsAttempt(t *testing.T) {
 		lease, err := m.claimed(t.Context(), redisq.Lease{ID: m.id, Token: "token", Attempt: at})
 		require.NoError(t, err)
 		require.Equal(t, want, lease.Attempt)
+		require.Equal(t, 2, m.state.GivenBack, "as the book has it")
 	}
 }
 

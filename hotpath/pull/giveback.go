@@ -118,7 +118,7 @@ func (g *givenBack) Retrying(time.Duration) { g.taken = true }
 // or the lease was lost meanwhile, or the broker that gave it has taken the job back already, see
 // takeBack: Redis is asked once more.
 func (u *updating) gave(ctx context.Context, g *givenBack) {
-	u.p.book.remove(u.k.No, u.ids[g.i])
+	u.p.book.remove(u.k.No, u.ids[g.i], u.updates[g.i].Lease)
 	if g.entry.Outcome.Kind == durable.OutcomeDead {
 		u.p.verifier.Cache.Done(u.ids[g.i])
 		return

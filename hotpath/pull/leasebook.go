@@ -39,13 +39,17 @@ type bookedLease struct {
 	lease   redisq.Lease
 	sinceMs int64 // by the clock of the store
 	until   time.Time
+	// givenBack and redrivenMs are of the job as it was stored at the claim: the brokers' estimates of the clock
+	// differ, so a time alone does not tell what came before the claim.
+	givenBack  int
+	redrivenMs int64
 }
 
 // ended reports whether the stored state of the job shows that the lease has ended: the job is over,
 // the attempt is charged, or the job was given back or redriven since.
 func (l *bookedLease) ended(s durable.JobState) bool {
 	return s.Status.Over() || s.Attempts >= l.lease.Attempt || s.ChangedMs > l.sinceMs &&
-		(s.GivenBack > 0 || s.RedrivenMs > l.sinceMs)
+		(s.GivenBack > l.givenBack || s.RedrivenMs > l.redrivenMs)
 }
 
 func newLeaseBook() *leaseBook {
@@ -65,7 +69,8 @@ func (b *leaseBook) addJobs(consumer uint32, jobs []claimedJob, sinceMs int64, u
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range jobs {
-		b.put(consumer, bookedLease{jobs[i].lease, sinceMs, until})
+		j := &jobs[i]
+		b.put(consumer, bookedLease{j.lease, sinceMs, until, j.counts.givenBack, j.redrivenMs})
 	}
 }
 
@@ -85,11 +90,13 @@ func (b *leaseBook) put(consumer uint32, l bookedLease) {
 	of[l.lease.ID] = l
 }
 
-// remove forgets the lease of a job.
-func (b *leaseBook) remove(consumer uint32, id ident.ID) {
+// remove forgets the lease of a job with a token, and no later one; "": any lease of it.
+func (b *leaseBook) remove(consumer uint32, id ident.ID, token string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.drop(consumer, id)
+	if token == "" || b.leases[consumer][id].lease.Token == token {
+		b.drop(consumer, id)
+	}
 }
 
 // drop is remove with mu held.
@@ -225,7 +232,7 @@ func (p *Puller) restore(ctx context.Context, no uint32) error {
 			if has[i] {
 				mine = append(mine, of[i])
 			} else {
-				p.book.remove(no, of[i].lease.ID)
+				p.book.remove(no, of[i].lease.ID, of[i].lease.Token)
 			}
 		}
 	}
@@ -258,7 +265,7 @@ func (p *Puller) takeBack(ctx context.Context, no uint32, restored []bookedLease
 		if !l.ended(s) {
 			continue
 		}
-		p.book.remove(no, l.lease.ID)
+		p.book.remove(no, l.lease.ID, l.lease.Token)
 		delay := time.Duration(max(s.NextMs-p.nowMs(), 0)) * time.Millisecond
 		switch {
 		case s.Status.Over():

@@ -73,7 +73,8 @@ func wipedPuller() (*Puller, *wipedQueue, map[ident.ID]durable.JobState) {
 
 // bookedJob is a lease of the second attempt of job n, given at 1000.
 func bookedJob(n int64, left time.Duration) bookedLease {
-	return bookedLease{redisq.Lease{ID: ident.AtMillis(n), Token: "t", Attempt: 2}, 1000, time.Now().Add(left)}
+	return bookedLease{lease: redisq.Lease{ID: ident.AtMillis(n), Token: "t", Attempt: 2}, sinceMs: 1000,
+		until: time.Now().Add(left)}
 }
 
 func TestLeasesThatRedisLostAreRestoredUntilTheirEnds(t *testing.T) {
@@ -103,7 +104,7 @@ func TestAReportDuringTheRestorationOfItsLeaseCounts(t *testing.T) {
 	p, q, states := wipedPuller()
 	p.book.add(7, bookedJob(1, time.Hour))
 	q.during = func() {
-		p.book.remove(7, ident.AtMillis(1))
+		p.book.remove(7, ident.AtMillis(1), "t")
 		states[ident.AtMillis(1)] = durable.JobState{Status: durable.Delivered}
 	}
 	require.NoError(t, p.restore(t.Context(), 7))
@@ -135,9 +136,40 @@ func TestTheLeasesThatAreRememberedAreBounded(t *testing.T) {
 	require.Zero(t, no)
 	b.extend(0, ident.AtMillis(0), "another", time.Now())
 	require.Len(t, b.live(0, time.Now()), 1)
-	b.remove(0, ident.AtMillis(0))
+	b.remove(0, ident.AtMillis(0), "")
 	b.miss(0, false)
 	_, ok = b.missed()
 	require.False(t, ok)
 	require.Empty(t, b.leases)
+}
+
+// Each broker estimates the clock of the store: what came before a claim may be stored with a later time.
+func TestWhatWasStoredBeforeAClaimEndsNoLease(t *testing.T) {
+	for name, c := range map[string]struct {
+		job   claimedJob
+		state durable.JobState
+	}{
+		"given back": {claimedJob{counts: jobCounts{givenBack: 1}}, durable.JobState{Attempts: 1, GivenBack: 1}},
+		"redriven":   {claimedJob{redrivenMs: 1001}, durable.JobState{Attempts: 1, RedrivenMs: 1001}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, q, states := wipedPuller()
+			c.job.lease = bookedJob(1, 0).lease // attempt 2
+			p.book.addJobs(7, []claimedJob{c.job}, 1000, time.Now().Add(time.Hour))
+			c.state.Status, c.state.ChangedMs = durable.Open, 1001
+			states[ident.AtMillis(1)] = c.state
+			require.NoError(t, p.restore(t.Context(), 7))
+			require.Empty(t, q.later)
+			require.Len(t, p.book.live(7, time.Now()), 1)
+		})
+	}
+}
+
+func TestTheEndOfALeaseForgetsNoLaterOne(t *testing.T) {
+	b := newLeaseBook()
+	b.add(7, bookedJob(1, time.Hour))
+	b.remove(7, ident.AtMillis(1), "earlier")
+	require.Len(t, b.live(7, time.Now()), 1)
+	b.remove(7, ident.AtMillis(1), "t")
+	require.Empty(t, b.live(7, time.Now()))
 }

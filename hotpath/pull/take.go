@@ -137,7 +137,7 @@ func (m *move) claimed(ctx context.Context, lease redisq.Lease) (redisq.Lease, e
 		return redisq.Lease{}, err // the lease expires
 	}
 	if c.Verdict == verify.Deliver {
-		lease.Attempt = c.Attempt(lease)
+		lease.Attempt, m.state = c.Attempt(lease), c.State
 		p.recent.leased(m.k.No, m.id, lease.Token)
 		return lease, nil
 	}

@@ -97,7 +97,8 @@ func (p *Puller) moveJob(rc *fasthttp.RequestCtx, ch *catalogue.Channel, k *dura
 	if err == nil {
 		answerInFlight(rc, m.k, lease, deadline)
 		if lease.Token != "" {
-			p.book.add(m.k.No, bookedLease{lease, p.nowMs(), deadline})
+			p.book.add(m.k.No, bookedLease{lease, p.nowMs(), deadline, m.state.GivenBack,
+				m.state.RedrivenMs})
 			if p.traces != nil {
 				m.traceClaim(lease, begun)
 			}
@@ -114,6 +115,8 @@ type move struct {
 	id     ident.ID
 	e      update // what is asked for
 	worker string // who asks, as redisq.Lease has it
+
+	state durable.JobState // as stored, where the claim has asked for it
 }
 
 // outcome decides on a request for DELIVERED or DEAD of a job with the standing q in Redis. accept
