@@ -54,7 +54,8 @@ func (t *APIToken) columns() columns {
 	}
 }
 
-// changedTokens is the setting with the version of the catalogue at which an API token was last made or deleted.
+// changedTokens is the setting with the version of the catalogue at which an API token was last made, changed or
+// deleted.
 const changedTokens = "api tokens"
 
 var (

@@ -172,7 +172,7 @@ func reseal[T any, P interface {
 	return nil
 }
 
-// resealOne writes a row that is not sealed with the present key.
+// resealOne writes a row that is not sealed with the present key, or has a token of which a digest is to be kept.
 func resealOne[T any, P interface {
 	rowOf[T]
 	guarded

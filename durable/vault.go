@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/penstock-broker/penstock/internal/model/atrest"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
 // Tokens, secrets and credentials are sealed in their columns where Store.UseKeys has set a key: rows are opened as
@@ -31,7 +32,9 @@ func (p *Producer) sealing() (string, []sealedField) {
 }
 
 func (c *Channel) sealing() (string, []sealedField) {
-	return "channel " + number(c.No), []sealedField{{"token", &c.Token, true}, {"former_token", &c.FormerToken, true}}
+	return "channel " + number(c.No), []sealedField{
+		{"token", &c.Token, !ident.Reserved(c.ID)}, // nobody is shown that of a channel of the broker, or gives it another
+		{"former_token", &c.FormerToken, !ident.Reserved(c.ID)}}
 }
 
 func (k *Consumer) sealing() (string, []sealedField) {

@@ -15,8 +15,9 @@ import (
 )
 
 const reencryptHelp = `It encrypts all tokens, secrets and credentials in the store with BROKER_TOKEN_KEY, also those that were
-stored without a key. With BROKER_SHOW_TOKENS=false it keeps digests of the tokens of producers and channels. Texts of BROKER_TOKEN_KEY_PREVIOUS are read. Brokers on MySQL may run meanwhile; a broker on the
-embedded store is stopped before. A command that was interrupted is repeated. Exit code 0: all are encrypted with the
+stored without a key. Where tokens are not shown (BROKER_SHOW_TOKENS, by default beyond loopback), only digests of
+the tokens of producers and channels are kept, for good. Texts of BROKER_TOKEN_KEY_PREVIOUS are read. Brokers on MySQL
+may run meanwhile; a broker on the embedded store is stopped before. A command that was interrupted is repeated. Exit code 0: all are encrypted with the
 key. 1: a key is wrong or missing. 3: the store could not be reached. ` + settingsHelp
 
 func prepareReencrypt(f *flag.FlagSet) func([]string, io.Writer, io.Writer) int {

@@ -1,5 +1,6 @@
 -- Before which time the failed attempts of jobs of a channel that are over were removed, Unix ms; 0: none
--- were. See durable/oldattempts.go. As in 00002, the change may run again.
+-- were. See durable/oldattempts.go. MySQL has no ADD COLUMN IF NOT EXISTS, and the change may run again
+-- after a crash.
 -- +goose NO TRANSACTION
 -- +goose Up
 SET @ddl = (
