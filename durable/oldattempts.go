@@ -9,8 +9,8 @@ import (
 )
 
 // A channel may keep the failed attempts of its jobs for a shorter time than its messages. Only attempts of
-// jobs that are over are removed: the classify of an open job counts its lost leases from them. The channel keeps
-// the time before which some were removed, which is written with the removal.
+// jobs that are over are removed: those of an open job tell a repeated outcome from a new one. The channel keeps the
+// time before which some were removed, which is written with the removal.
 
 // OldAttempts is a request to remove one page of failed attempts.
 type OldAttempts struct {

@@ -86,6 +86,9 @@ func (p *purger) write(ctx context.Context, ch *catalogue.Channel, job *durable.
 			return 0, err
 		}
 		look.After = page.Last
+		if w.file != nil && w.file.Full() && len(w.added) > 0 {
+			look.After = w.added[len(w.added)-1] // the others of the page are for the next file
+		}
 		behind := time.Duration(job.Through.Millis()-page.Last.Millis()) * time.Millisecond
 		if err := pause(ctx, p.rest(ch, time.Since(start), page, behind)); err != nil {
 			return 0, err
@@ -141,7 +144,7 @@ func (w *archiving) add(ctx context.Context, ids []ident.ID) error {
 			return errArchive{err}
 		}
 	}
-	for len(ids) > 0 {
+	for len(ids) > 0 && !w.file.Full() {
 		msgs, read, err := w.Store.MessagesUpTo(ctx, w.ch.No, ids, archiveBytes)
 		if err != nil {
 			return err
@@ -193,9 +196,6 @@ func (p *purger) noteArchive(ctx context.Context, ch *catalogue.Channel, message
 		}
 		p.unsaid[ch.No] = true
 	case failure == nil && messages > 0:
-		if delete(p.refused, ch.No); len(p.refused) == 0 {
-			p.archiveFailing.Set(0)
-		}
 		p.archived.Add(float64(messages))
 		if said, known := p.unsaid[ch.No]; known && !said { // it is ended
 			return

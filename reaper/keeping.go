@@ -115,7 +115,7 @@ func (p *purger) again(ch *catalogue.Channel) *limited {
 	if own := k.Retention.Or(0); own > 0 {
 		every = min(every, own)
 	}
-	if time.Since(l.began) >= every {
+	if time.Since(l.began) >= every && !p.waits[ch.No] {
 		l.began = time.Now()
 		delete(p.scanned, ch.No)
 	}

@@ -43,7 +43,7 @@ func (p *purger) oldAttempts(ctx context.Context, ch *catalogue.Channel) (more b
 			Through: ident.AtMillis(before), Limit: attemptPage}} // an attempt is younger than its message
 		p.looked[ch.No] = scan
 	}
-	end := time.Now().Add(p.turn)
+	began := time.Now()
 	for _, k := range ch.Consumers {
 		if k.Deleted() || k.Position < scan.position {
 			continue
@@ -54,9 +54,6 @@ func (p *purger) oldAttempts(ctx context.Context, ch *catalogue.Channel) (more b
 		scan.job.ConsumerNo = k.No
 		for scan.job.After.Compare(scan.job.Through) < 0 {
 			start := time.Now()
-			if start.After(end) {
-				return true, nil
-			}
 			last, removed, err := p.removeAttempts(ctx, scan.job)
 			p.attempts.Add(float64(removed))
 			if err != nil {
@@ -67,6 +64,9 @@ func (p *purger) oldAttempts(ctx context.Context, ch *catalogue.Channel) (more b
 				if err := pause(ctx, purgePause*time.Since(start)); err != nil {
 					return false, err
 				}
+			}
+			if time.Since(began) >= p.turn {
+				return true, nil
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package reaper
 import (
 	"cmp"
 	"context"
+	"maps"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
@@ -37,6 +38,7 @@ type purger struct {
 	*Reaper
 	began   time.Time               // when the present scan began at the oldest messages
 	scanned map[uint32]ident.ID     // channel -> position of the present scan
+	waits   map[uint32]bool         // channels whose scan had not come to its end in their turn, so it goes on
 	passed  map[uint32]ident.ID     // channel -> furthest position of any scan
 	emptied map[uint32]bool         // deleted channels of which nothing is left
 	limited map[uint32]*limited     // channels with limits of their own
@@ -48,7 +50,8 @@ type purger struct {
 }
 
 func newPurger(r *Reaper) *purger {
-	return &purger{Reaper: r, passed: map[uint32]ident.ID{}, emptied: map[uint32]bool{},
+	return &purger{Reaper: r, scanned: map[uint32]ident.ID{}, waits: map[uint32]bool{},
+		passed: map[uint32]ident.ID{}, emptied: map[uint32]bool{},
 		limited: map[uint32]*limited{}, unsaid: map[uint32]bool{}, looked: map[uint32]*attemptScan{},
 		history: r.history(), refused: map[uint32]bool{}, turn: purgeTurn}
 }
@@ -72,10 +75,14 @@ func (r *Reaper) retentionLoop(ctx context.Context) {
 // others. After the failure of one channel it continues with the others. It returns the last error.
 func (p *purger) round(ctx context.Context) (failure error) {
 	rested, more := map[uint32]bool{}, true
+	clear(p.refused)
 	for began := time.Now(); more && ctx.Err() == nil && time.Since(began) < purgeRound; {
 		var err error
 		more, err = p.pass(ctx, rested)
 		failure = cmp.Or(err, failure)
+	}
+	if ctx.Err() == nil && !more && len(p.refused) == 0 {
+		p.archiveFailing.Set(0)
 	}
 	if failure == nil && !more {
 		p.overdue.Set(0)
@@ -88,6 +95,8 @@ func (p *purger) round(ctx context.Context) (failure error) {
 func (p *purger) pass(ctx context.Context, rested map[uint32]bool) (more bool, failure error) {
 	if p.another(&p.history) {
 		p.began = time.Time{}
+		clear(p.scanned)
+		clear(p.waits)
 		clear(p.passed)
 		clear(p.emptied)
 		clear(p.looked)
@@ -97,7 +106,8 @@ func (p *purger) pass(ctx context.Context, rested map[uint32]bool) (more bool, f
 		again = min(again, p.Retention)
 	}
 	if time.Since(p.began) >= again {
-		p.began, p.scanned = time.Now(), map[uint32]ident.ID{}
+		p.began = time.Now()
+		maps.DeleteFunc(p.scanned, func(channel uint32, _ ident.ID) bool { return !p.waits[channel] })
 	}
 	for after := uint32(0); ; {
 		page, err := p.Store.LatestMessages(ctx, after, channelPage)
@@ -111,6 +121,11 @@ func (p *purger) pass(ctx context.Context, rested map[uint32]bool) (more bool, f
 				continue
 			}
 			goes, err := p.channel(ctx, ch, latest.ID)
+			if goes {
+				p.waits[after] = true
+			} else {
+				delete(p.waits, after)
+			}
 			attempts, trimErr := p.oldAttempts(ctx, ch)
 			failure = cmp.Or(err, trimErr, failure)
 			goes = goes || attempts
