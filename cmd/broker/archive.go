@@ -183,6 +183,9 @@ func (c *config) newArchive() func(ctx context.Context, channel string) (reaper.
 func (c *config) checkArchive(f *faults) {
 	switch {
 	case c.ArchiveEndpoint == "" && c.ArchiveBucket == "":
+		if c.ArchivePrefix+c.ArchiveAccessKey+c.ArchiveSecretKey != "" { // else nothing would be archived, and removed
+			f.add(archiveEndpoint, "is missing, and other settings of BROKER_ARCHIVE_S3_* are set")
+		}
 		return
 	case c.ArchiveEndpoint == "":
 		f.add(archiveBucket, "needs "+archiveEndpoint)

@@ -16,8 +16,8 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// putTimeout bounds what one file may take: its upload, and reading it back. A file has at most maxLines bytes
-// and one message more, so a store that takes less than 250 kB a second counts as one that is away.
+// putTimeout bounds what one file may take: its upload, and reading it back. A file has about maxLines bytes, so a
+// store that takes less than 250 kB a second counts as one that is away.
 const putTimeout = 10 * time.Minute
 
 // probeTimeout bounds a probe.
@@ -30,7 +30,7 @@ type Bucket struct {
 	away  atomic.Bool // the last file was not taken
 }
 
-// NewBucket returns the place of a store. spool is a local folder, of this process alone.
+// NewBucket returns the place of a store. spool is a local folder, which other brokers may share.
 func NewBucket(store *S3, spool string) *Bucket { return &Bucket{store: store, spool: Dir(spool)} }
 
 // Begin implements Place. After a file that the store did not take it asks the store first, so that nothing is
@@ -117,9 +117,14 @@ func (s *S3) put(ctx context.Context, name string, in io.ReadSeeker, size int64,
 	return nil
 }
 
+// removeTimeout bounds what a stop waits for the end of an object that was not read back.
+const removeTimeout = 3 * time.Second
+
 // remove removes an object, as far as the store lets it.
 func (s *S3) remove(ctx context.Context, name string) {
-	_ = s.delete(context.WithoutCancel(ctx), name)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
+	defer cancel()
+	_ = s.delete(ctx, name)
 }
 
 func (s *S3) delete(ctx context.Context, name string) error {
@@ -147,6 +152,19 @@ func (s *S3) Probe(ctx context.Context) error {
 	if err := s.put(ctx, name, bytes.NewReader(text), int64(len(text)), "text/plain"); err != nil {
 		return err
 	}
+	err := s.holds(ctx, name, text)
+	gone := s.delete(ctx, name) // also where it was not read back
+	switch {
+	case err != nil:
+		return err
+	case gone != nil:
+		return fmt.Errorf("%w: %w", ErrNoDelete, gone)
+	}
+	return nil
+}
+
+// holds reads an object and compares it.
+func (s *S3) holds(ctx context.Context, name string, text []byte) error {
 	f, err := s.Open(ctx, name)
 	if err != nil {
 		return err
@@ -157,9 +175,6 @@ func (s *S3) Probe(ctx context.Context) error {
 	}
 	if !bytes.Equal(back, text) {
 		return fmt.Errorf("%s: %w: it is not what was written", name, ErrDamaged)
-	}
-	if err := s.delete(ctx, name); err != nil {
-		return fmt.Errorf("%w: %w", ErrNoDelete, err)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 )
 
-// Bounds of one file. A file takes at most one message more than fits.
+// Bounds of one file. A file takes at most what is read from the store at once, or one message, more.
 const (
 	maxMessages = 50_000
 	maxLines    = 64 << 20 // bytes before compression

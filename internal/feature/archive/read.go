@@ -33,6 +33,9 @@ func (e *Entry) Messages() string { return e.Folder + "/" + messagesName }
 func folderOf(name string) string {
 	name = strings.TrimSuffix(name, "/")
 	for _, file := range []string{messagesName, manifestName} {
+		if name == file {
+			return "."
+		}
 		if folder, ok := strings.CutSuffix(name, "/"+file); ok {
 			return folder
 		}

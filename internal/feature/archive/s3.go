@@ -94,16 +94,23 @@ func NewS3(s S3Settings) (*S3, error) {
 		DisableCompression:    true, // objects are read as they are
 	}
 	keys := credentials.NewStaticV4(s.AccessKey, s.SecretKey, "")
-	if s.AccessKey == "" {
-		keys = credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, &credentials.IAM{
-			Client: &http.Client{Transport: transport, Timeout: s3Answer, CheckRedirect: notFollowed}}})
+	if s.AccessKey == "" { // those of the environment, else of the role; a chain of both would hide why there are none
+		keys = credentials.NewEnvAWS()
+		if v, err := keys.GetWithContext(nil); err != nil || v.AccessKeyID == "" {
+			keys = credentials.New(&credentials.IAM{
+				Client: &http.Client{Transport: transport, Timeout: s3Answer, CheckRedirect: notFollowed}})
+		}
+	}
+	tries := s3Tries
+	if s.Trailers { // the client makes the checksum once, and not for the bytes of a repeat
+		tries = 1
 	}
 	lookup := minio.BucketLookupDNS
 	if s.PathStyle {
 		lookup = minio.BucketLookupPath
 	}
 	client, err := minio.New(u.Host, &minio.Options{Creds: keys, Secure: secure, Transport: transport, Region: s.Region,
-		BucketLookup: lookup, TrailingHeaders: s.Trailers, MaxRetries: s3Tries})
+		BucketLookup: lookup, TrailingHeaders: s.Trailers, MaxRetries: tries})
 	if err != nil {
 		return nil, fmt.Errorf("the S3-compatible store: %w", told(err))
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // leastFree is the room from which the embedded store, or a journal, has a future.
@@ -59,7 +60,8 @@ func noFolder(r *Report, o Options, format string, args ...any) {
 		r.stops("folder", Mend, "BROKER_DATA_DIR: "+format, args...)
 		return
 	}
-	r.add("folder", Note, "BROKER_DATA_DIR: "+format+"; channels with ack=journal need it, and nothing else", args...)
+	r.add("folder", Note, "BROKER_DATA_DIR: "+format+"; channels with ack=journal and an archive in a bucket need it, "+
+		"and nothing else", args...)
 }
 
 func room(r *Report, check string, d disk, journal int64) {
@@ -77,6 +79,7 @@ func room(r *Report, check string, d disk, journal int64) {
 		r.add(check, OK, "%d MiB are free", d.free/mib)
 	}
 	if d.memory {
-		r.add("folder.disk", Note, "the folder is in memory (tmpfs): what is in it ends with the machine")
+		r.add(strings.TrimSuffix(check, ".room")+".disk", Note,
+			"the folder is in memory (tmpfs): what is in it ends with the machine")
 	}
 }
