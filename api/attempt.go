@@ -33,6 +33,9 @@ func (a *API) history(ctx context.Context, j located, v *apitype.Job) (apitype.H
 			return apitype.History{}, err
 		}
 	}
+	if j.state.Status == jobs.Dead { // its attempts may be gone
+		givenBack, lost = j.state.GivenBack, j.state.LeasesLost
+	}
 	v.GivenBack, v.LeasesLost = &givenBack, &lost
 	for i := range stored {
 		h.AttemptHistory = append(h.AttemptHistory, viewAttempt(&stored[i]))
@@ -55,9 +58,10 @@ func (a *API) history(ctx context.Context, j located, v *apitype.Job) (apitype.H
 	return h, nil
 }
 
-// attemptsRemoved returns the time before which attempts were removed, where fewer are there than the job had.
+// attemptsRemoved returns the time before which attempts were removed, where fewer are there than the job had, and than
+// are shown.
 func (a *API) attemptsRemoved(ctx context.Context, j located, there int) (*apitype.Time, error) {
-	if j.state.Status != jobs.Delivered && j.state.Status != jobs.Dead || there >= j.state.Attempts {
+	if j.state.Status != jobs.Delivered && j.state.Status != jobs.Dead || there >= min(j.state.Attempts, maxAttempts) {
 		return nil, nil
 	}
 	ms, err := a.o.Store.AttemptsRemovedMs(ctx, j.consumer.ChannelNo)

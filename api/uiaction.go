@@ -121,3 +121,6 @@ func (p pages) Act(id string) {
 	p.rc.SetUserValue(loginKey, g)
 	answer.SetKey(p.rc, share.Token(g.Who()))
 }
+
+// Manage makes memory of the page count as that of management.
+func (p pages) Manage() { answer.SetKey(p.rc, p.manager(p.rc)) }

@@ -24,7 +24,7 @@ func TestAPageOfTheDashboardTakesThreeStatements(t *testing.T) {
 		o.Store = stored
 		lister := o.Lister.(*jobs.Lister)
 		o.Lister = &jobs.Lister{Store: listStore{stored}, Queue: lister.Queue, NowMs: lister.NowMs}
-		o.Jobs = &pageDesk{nil, o.Jobs, &sent}
+		o.Jobs = &pageJobs{nil, o.Jobs, &sent}
 		o.Why = why.New(why.Options{Store: &whyStore{nil, real, &sent}, Queue: lister.Queue.(why.Queue),
 			Catalogue: o.Catalogue, Policies: o.Policies, NowMs: func() int64 { return time.Now().UnixMilli() }})
 	})
@@ -216,14 +216,14 @@ func (s listStore) OpenRows(ctx context.Context, k *durable.Consumer, r durable.
 	return s.real.OpenRows(ctx, k, r, limit)
 }
 
-// A pageDesk is a pageStore for the backlog of a consumer, whose page asks for the version of the catalogue before.
-type pageDesk struct {
+// A pageJobs is a pageStore for the backlog of a consumer, whose page asks for the version of the catalogue before.
+type pageJobs struct {
 	Jobs
 	real Jobs
 	sent *[]string
 }
 
-func (d *pageDesk) Backlog(ctx context.Context, k durable.Consumer) (jobs.Backlog, error) {
+func (d *pageJobs) Backlog(ctx context.Context, k durable.Consumer) (jobs.Backlog, error) {
 	*d.sent = append(*d.sent, "version of the catalogue", "settled", "backlog")
 	return d.real.Backlog(ctx, k)
 }

@@ -27,7 +27,7 @@
 // The key of signatures comes from a secret of the installation and the admin token: every broker of the
 // installation takes the session, and another admin token ends it. Nothing is stored for a session, so none can be
 // used up; what ends one early is the cookie, which POST /ui/logout removes. Failed logins are bounded for
-// each address and altogether.
+// each address.
 //
 // A login by an API token (grant.go) has the ID of the token in its cookie, too. Its scopes decide which pages and
 // actions there are, at each request anew, and the session ends with the token.

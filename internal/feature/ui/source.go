@@ -45,6 +45,8 @@ type Source interface {
 	Get(ctx context.Context, route string, ids map[string]string, query url.Values, into any) error
 	// TokenOf returns the token of the consumer with an ID and a number; false: there is none.
 	TokenOf(channel, consumer string, no uint32) (token string, ok bool)
+	// Manage makes memory of the page count as that of management.
+	Manage()
 	// Grant returns what an API token opens, and GrantByID the same of one that was asked for before. Act makes the
 	// requests of Do be checked by a grant.
 	Grant(ctx context.Context, token []byte) (Grant, error)

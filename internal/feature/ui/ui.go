@@ -165,7 +165,11 @@ func (d *Dashboard) Serve(ctx context.Context, rc *fasthttp.RequestCtx, visit Vi
 	case portalPath:
 		d.enter(rc, visit)
 	default:
-		if !visit.Open && !d.admits(rc) {
+		switch {
+		case visit.Open:
+		case d.admits(rc):
+			visit.Source.Manage()
+		default:
 			grant, opened := d.admitsGrant(rc, &visit)
 			if grant && !opened || !grant && !d.admitsOwner(rc, &visit) {
 				return

@@ -175,6 +175,7 @@ func (f full) Get(_ context.Context, _ string, _ map[string]string, _ url.Values
 func (full) Grant(context.Context, []byte) (Grant, error) {
 	return Grant{}, problem.New(403, "api_token_mismatch", "No.")
 }
+func (full) Manage()                                              {}
 func (full) GrantByID(string) (Grant, bool)                       { return Grant{}, false }
 func (full) Act(string)                                           {}
 func (full) Reveal(context.Context, string, string, string) error { return nil }
@@ -237,6 +238,7 @@ func (e empty) Get(_ context.Context, _ string, _ map[string]string, _ url.Value
 func (empty) Grant(context.Context, []byte) (Grant, error) {
 	return Grant{}, problem.New(403, "api_token_mismatch", "No.")
 }
+func (empty) Manage()                                                {}
 func (empty) GrantByID(string) (Grant, bool)                         { return Grant{}, false }
 func (empty) Act(string)                                             {}
 func (e empty) Reveal(context.Context, string, string, string) error { return nil }
