@@ -97,7 +97,16 @@ type keys struct {
 // keys that are none.
 const mostKeys, mostLookUps = 10_000, 8
 
-// lookUp returns an access key of a channel that exists. A question to the store is in the share of the client.
+// ask asks the store for an access key, in the share of the client.
+func (d *Door) ask(ctx context.Context, client share.Key, id string) (durable.SQSKey, error) {
+	if d.lookUps.Wait(ctx, client, 1) != nil {
+		return durable.SQSKey{}, problem.ErrOverloaded
+	}
+	defer d.lookUps.Give(client, 1)
+	return d.o.Store.SQSKey(ctx, id)
+}
+
+// lookUp returns an access key of a channel that exists.
 func (d *Door) lookUp(ctx context.Context, client share.Key, id string) (durable.SQSKey, error) {
 	if !ours(id) {
 		return durable.SQSKey{}, errNoKey
@@ -112,11 +121,7 @@ func (d *Door) lookUp(ctx context.Context, client share.Key, id string) (durable
 	}
 	ctx, cancel := context.WithTimeout(ctx, intake.AnswerWithin)
 	defer cancel()
-	if d.lookUps.Wait(ctx, client, 1) != nil {
-		return durable.SQSKey{}, problem.ErrOverloaded
-	}
-	k, err := d.o.Store.SQSKey(ctx, id)
-	d.lookUps.Give(client, 1)
+	k, err := d.ask(ctx, client, id)
 	switch {
 	case errors.Is(err, durable.ErrNotFound):
 		return k, errNoKey
