@@ -3,7 +3,7 @@
 #
 #   scripts/clients.sh [flags of `bench/peers clients`, such as -rounds 1 -json clients.json]
 #
-# The table goes to standard output as Markdown, progress to standard error; docs/benchmarks.md
+# The table goes to standard output as Markdown, progress to standard error; docs/explain/clients-beside.md
 # explains both. The script first installs what is missing: Redis, MariaDB, Celery and redis-py with
 # apt, BullMQ with npm into bin/peers/clients. It is bounded: ten minutes with what it builds.
 set -euo pipefail

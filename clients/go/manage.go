@@ -15,7 +15,7 @@ type Manager struct{ c *Client }
 // Manage returns the manager of the broker.
 func (c *Client) Manage() *Manager { return &Manager{c} }
 
-// Fields are those of a resource, by the names of docs/resources.md, such as maxRetries. An absent field
+// Fields are those of a resource, by the names of docs/fields.md, such as maxRetries. An absent field
 // keeps its value, an empty one goes back to the default.
 type Fields map[string]string
 

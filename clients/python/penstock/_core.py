@@ -262,7 +262,9 @@ class Core:
         if answer.status >= 300:
             raise refusal(answer, subject)
         token = _object_or_refuse(answer, subject).get("Token")
-        if not isinstance(token, str) or not token:
+        if not isinstance(token, str):
+            raise UnavailableError(f"{subject}: the answer has no token", status=answer.status)
+        if not token:
             raise ManagementClosed(
                 f"the broker at {self.address.url} does not show the token of {subject}, which was there before "
                 "(BROKER_SHOW_TOKENS): set the tokens PENSTOCK_CHANNEL_TOKEN and PENSTOCK_CONSUMER_TOKEN (a producer: "

@@ -44,7 +44,7 @@ var advices = []advice{
 		"BROKER_REAPER is off: at least one other broker must have it on, or jobs that Redis lost stay lost"},
 	{"WARNING", "docs/bulk.md", func(s settings) bool { return s.remote() && s.is("BROKER_FETCH_EGRESS", "private") },
 		"BROKER_FETCH_EGRESS is private: a producer can make the broker fetch from addresses of its own network"},
-	{"WARNING", "docs/configuration.md", func(s settings) bool { return s.is("BROKER_RETENTION", "0s") },
+	{"WARNING", "docs/settings-together.md", func(s settings) bool { return s.is("BROKER_RETENTION", "0s") },
 		"BROKER_RETENTION is 0: no message is ever removed, so the store grows without end"},
 	{"WARNING", "docs/deadletters.md",
 		func(s settings) bool { return strings.HasPrefix(s["BROKER_DLQ"].Value, "expire:") },
@@ -62,7 +62,7 @@ var advices = []advice{
 		},
 		"neither BROKER_ALERT_TO nor BROKER_ALERT_WEBHOOK_URL is set: of consumers in trouble only those hear who " +
 			"read the channel ~alerts"},
-	{"WARNING", "docs/configuration.md",
+	{"WARNING", "docs/settings-together.md",
 		func(s settings) bool {
 			drain, delivery := s.duration("BROKER_DRAIN_TIMEOUT"), s.duration("BROKER_DELIVERY_TIMEOUT")
 			return drain > 0 && drain < delivery

@@ -109,11 +109,12 @@ func (s *session) producing(c *cobra.Command, channel, producer string) (*pensto
 	if err != nil {
 		return nil, err
 	}
-	if _, err := manager.Get(c.Context(), penstock.ChannelPath(channel)); err != nil {
+	shown, err := manager.Get(c.Context(), penstock.ChannelPath(channel))
+	if err != nil {
 		return nil, err
 	}
 	o := penstock.Options{ProducerID: producer}
-	if s.target.profile == "" { // tokens of the environment go to no broker of a profile
+	if shown.Token == "" && s.target.profile == "" { // tokens of the environment go to no broker of a profile
 		if o.ChannelToken, err = s.environment("PENSTOCK_CHANNEL_TOKEN"); err != nil {
 			return nil, err
 		}

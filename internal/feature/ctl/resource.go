@@ -138,7 +138,7 @@ func (s *session) showResource(raw json.RawMessage) error {
 func (s *session) setOne(k kind) *cobra.Command {
 	var file string
 	c := leaf{use: "set " + k.argument + " [FIELD=VALUE ...]", about: "change a " + k.noun + ", or make it",
-		long: "The fields are those of docs/resources.md. One without a value goes back to its default; those that are\n" +
+		long: "The fields are those of docs/fields.md. One without a value goes back to its default; those that are\n" +
 			"not named keep theirs. What show --json prints can be set with -f.",
 		examples: k.set, least: 1, most: -1, complete: s.names(k), run: func(c *cobra.Command, args []string) error {
 			m, path, err := s.one(k, args[0])
