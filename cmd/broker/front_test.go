@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -155,9 +156,14 @@ func TestAStopClosesHTTP1BesideARequestOfHTTP2(t *testing.T) {
 	idle := f.dial()
 	_, err = io.WriteString(idle, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
 	require.NoError(t, err)
+	answers := bufio.NewReader(idle)
+	got, err := http.ReadResponse(answers, nil)
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, got.Body)
+	require.NoError(t, err)
 	ended := make(chan int, 1)
 	go func() { ended <- f.stop() }()
-	_, err = io.Copy(io.Discard, idle) // until it is closed
+	_, err = io.Copy(io.Discard, answers) // until it is closed
 	require.NoError(t, err)
 	eventually(t, "the listener to close", func() bool {
 		_, err := f.try("GET", "/livez", "")
