@@ -374,7 +374,7 @@ func anchors(text string) []string {
 	return all
 }
 
-// The tables of the policies in docs/resources.md are those of the code.
+// The tables of the policies in docs/fields.md are those of the code.
 func TestAPIPagesListThePolicies(t *testing.T) {
 	for name, fields := range map[string][][2]string{"policy": policy.Table(), "intake": policy.IntakeTable(),
 		"sender": policy.SenderTable(), "group": policy.GroupTable()} {
