@@ -72,7 +72,7 @@ func (d *Dispatcher) verify(ctx context.Context, l *lane, k *durable.Consumer, c
 func (d *Dispatcher) settle(ctx context.Context, l *lane, k *durable.Consumer, cs []verify.Candidate,
 	leases []redisq.Lease) {
 	ended := 0
-	err := guard.Do("ack of jobs that are over", func() (err error) {
+	err := guard.Do("end of leases that nobody gets", func() (err error) {
 		ended, err = d.settler().Settle(ctx, k, cs, leases, func(r outcome.Entry) error {
 			r.Urgency, r.Sink = l.urgency(), unsent{d, l}
 			d.outcomes.Add(r)
@@ -81,7 +81,7 @@ func (d *Dispatcher) settle(ctx context.Context, l *lane, k *durable.Consumer, c
 		return err
 	})
 	if err != nil {
-		d.log.Debug("jobs that are over stay in Redis until their leases end", "error", err)
+		d.log.Debug("leases of jobs that nobody gets end by themselves", "error", err)
 	}
 	if ended > 0 {
 		d.leaseEnded(l)

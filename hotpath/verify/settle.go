@@ -33,8 +33,8 @@ type Settler struct {
 
 // Settle ends the leases whose candidates have a verdict other than Deliver: it stores the deaths of
 // the expired ones with store, leaves the ones to set aside to Order, and acknowledges those that are
-// over, of which it returns the number. cs[i] is the candidate of leases[i]. After an error the leases
-// that are not settled end by themselves.
+// over, of which it returns the number. cs[i] is the candidate of leases[i]. After an error the
+// caller gives the leases back, or they end by themselves.
 func (s Settler) Settle(ctx context.Context, k *durable.Consumer, cs []Candidate, leases []redisq.Lease,
 	store func(outcome.Entry) error) (ended int, err error) {
 	var over []redisq.Lease

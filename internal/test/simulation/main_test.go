@@ -5,6 +5,8 @@ import (
 	"os"
 	"runtime"
 	"testing"
+
+	"github.com/penstock-broker/penstock/internal/test/servers"
 )
 
 var (
@@ -20,16 +22,14 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// memoryDir is a file system in memory, where the system has one: there a flush costs nothing.
-const memoryDir = "/dev/shm"
+// storesRoom is the least memory for the folders of stores: a flush costs nothing there.
+const storesRoom = 64 << 20
 
 func run(m *testing.M) int {
-	parent := ""
-	if _, err := os.Stat(memoryDir); err == nil {
-		parent = memoryDir
+	if storesDir = servers.MemoryFolder(storesRoom); storesDir == "" {
+		storesDir = must(os.MkdirTemp("", "simulation"))
+		defer func() { _ = os.RemoveAll(storesDir) }()
 	}
-	storesDir = must(os.MkdirTemp(parent, "simulation"))
-	defer func() { _ = os.RemoveAll(storesDir) }()
 	template = must(newTemplate(storesDir))
 	return m.Run()
 }

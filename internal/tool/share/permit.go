@@ -19,7 +19,7 @@ const (
 	pressPause = 200 * time.Nanosecond
 )
 
-// A Permit is what one request, connection or answer permits of a bound. It may be ended under
+// A Permit is what one request, connection or answer holds of a bound. It may be ended under
 // pressure: while it rests, or when it moves slower than others.
 type Permit struct {
 	b       *Bound
