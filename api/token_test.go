@@ -208,7 +208,7 @@ func (w *world) opened(r Route, path, word, token string) bool {
 	switch {
 	case r.Method == "PUT":
 		headers = append(headers, formHeader)
-	case r.Method == "DELETE" && strings.HasSuffix(r.Path, "}"): // it deletes nothing: the scopes of a resource end with it
+	case r.Method == "DELETE" && strings.HasSuffix(r.Path, "}"): // it deletes nothing: scopes end with it
 		headers = append(headers, `If-Match: "none"`)
 	}
 	answer := w.do(r.Method, path, "", headers...)

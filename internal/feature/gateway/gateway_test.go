@@ -37,7 +37,10 @@ func serve(t *testing.T, g *Gateway) string {
 				rc.SetBody(body)
 			}
 		}, func(err error) {
-			rc.SetConnectionClose() // the API skips or closes what is left of a body
+			if stream := rc.RequestBodyStream(); stream != nil { // the API skips what is left of a body, or lingers
+				_, _ = io.Copy(io.Discard, stream)
+			}
+			rc.SetConnectionClose()
 			problem.Write(rc, err)
 		})
 	}}

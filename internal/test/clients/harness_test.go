@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -162,13 +163,20 @@ func cleanEnv() []string {
 	return out
 }
 
-// freeAddr is a free address on loopback.
+// freeAddr is a free address on loopback, below the ports that systems give to outgoing connections: one of those
+// would take it while its broker is dead.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
+		if err != nil {
+			continue
+		}
+		require.NoError(t, l.Close())
+		return l.Addr().String()
+	}
+	t.Fatal("no port is free")
+	return ""
 }
 
 // A text is a log that several goroutines write and read.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/api"
@@ -278,7 +279,7 @@ func TestProseIsNoWiderThan100(t *testing.T) {
 			if code || strings.HasPrefix(text, "|") || strings.HasPrefix(text, "#") || !strings.Contains(text, " ") {
 				continue
 			}
-			require.LessOrEqual(t, utf8.RuneCountInString(line), 100, "%s:%d", page, i+1)
+			assert.LessOrEqual(t, utf8.RuneCountInString(line), 100, "%s:%d", page, i+1)
 		}
 		require.False(t, code, "%s ends inside a block of code", page)
 	}
