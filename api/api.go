@@ -46,6 +46,7 @@ type Store interface {
 	PutChannel(ctx context.Context, p durable.Put) (durable.Channel, bool, error)
 	PutConsumer(ctx context.Context, p durable.ConsumerPut) (durable.Consumer, bool, error)
 	Messages(ctx context.Context, channelNo uint32, ids []ident.ID) ([]durable.Message, error)
+	LatestMessages(ctx context.Context, afterChannel uint32, limit int) ([]durable.Latest, error)
 	Removal(ctx context.Context, channelNo uint32) (durable.Removal, error)
 	MessageByKey(ctx context.Context, channelNo uint32, key string) (ident.ID, error)
 	ListMessages(ctx context.Context, channelNo uint32, from ident.ID, limit int) ([]durable.Message, error)

@@ -34,7 +34,7 @@ func (a *API) history(ctx context.Context, j located, v *apitype.Job) (apitype.H
 		}
 	}
 	if j.state.Status == jobs.Dead { // its attempts may be gone
-		givenBack, lost = j.state.GivenBack, j.state.LeasesLost
+		givenBack, lost = max(givenBack, j.state.GivenBack), max(lost, j.state.LeasesLost)
 	}
 	v.GivenBack, v.LeasesLost = &givenBack, &lost
 	for i := range stored {

@@ -373,3 +373,21 @@ func TestEveryRouteRefusesParametersWithHEADTooAndKnowsItsLinks(t *testing.T) {
 		}
 	}
 }
+
+// Messages whose IDs are ahead of the clock of the broker that is asked, as those of a broker whose store answers
+// slowly, are there before a purge and a replay that say "up to now".
+func TestUpToNowHasMessagesWhoseIDsAreAhead(t *testing.T) {
+	w := newWorld(t, func(*Options) {})
+	w.channel()
+	k := w.consumer("k", "pull")
+	w.insert(durable.Message{})
+	delivered, queued := w.insert(durable.Message{}), w.insert(durable.Message{})
+	w.record(durable.Outcome{Kind: durable.OutcomeDelivered, ConsumerNo: k.No, ID: delivered.ID, Attempts: 1,
+		AtMs: delivered.ID.Millis()})
+	w.enqueue(k, queued)
+	w.api.o.NowMs = func() int64 { return queued.ID.Millis() - 1000 }
+	replay := w.do("POST", "/channel/c/consumer/k/replay", `{"From":"2020-01-01T00:00:00Z","DryRun":true}`, adminHeader,
+		"Content-Type: application/json").is(200).json()
+	require.Equal(t, 1.0, replay["Matched"])
+	require.Equal(t, 2.0, w.post("/channel/c/consumer/k/purge").is(200).json()["Purged"])
+}

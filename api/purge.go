@@ -41,7 +41,11 @@ func (a *API) purgeConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error 
 	if err := rc.Conn().SetWriteDeadline(time.Now().Add(stepsWithin + stepsAnswer)); err != nil {
 		return nil // the connection is closed
 	}
-	p := &jobs.Purge{Consumer: k, Through: ident.Before(a.o.NowMs() + 1), Forget: forget}
+	through, err := a.upToNow(ctx, k.ChannelNo)
+	if err != nil {
+		return err
+	}
+	p := &jobs.Purge{Consumer: k, Through: through, Forget: forget}
 	n, err := a.purge(rc, p)
 	if n > 0 {
 		a.log.Info("queued jobs of a consumer were purged", "channel", ch.ID, "consumer", k.ID, "jobs", n, "forget", forget,
@@ -51,6 +55,17 @@ func (a *API) purgeConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error 
 		return err
 	}
 	return answerJSON(rc, fasthttp.StatusOK, apitype.Purged{Purged: n, More: !p.Done()})
+}
+
+// upToNow returns an ID that is not before any message which the channel has now. The time alone is not enough: IDs are
+// ahead of the store's clock by what its last answer to their broker took.
+func (a *API) upToNow(ctx context.Context, channelNo uint32) (ident.ID, error) {
+	latest, err := a.o.Store.LatestMessages(ctx, channelNo-1, 1)
+	now := ident.Before(a.o.NowMs() + 1)
+	if err != nil || len(latest) == 0 || latest[0].ChannelNo != channelNo || latest[0].ID.Compare(now) < 0 {
+		return now, err
+	}
+	return latest[0].ID, nil
 }
 
 // purge makes steps as long as the request may take, its client is there and the broker does not stop.

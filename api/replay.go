@@ -131,7 +131,12 @@ func (a *API) replayOf(ctx context.Context, ch *catalogue.Channel, k *durable.Co
 	if from > to || from > now {
 		return r, invalidReplay("The member From must be a time before To and before now.")
 	}
-	r.After, r.Through = ident.Before(from), ident.Before(min(to, now)+1)
+	r.After, r.Through = ident.Before(from), ident.Before(to+1)
+	if to >= now {
+		if r.Through, err = a.upToNow(ctx, k.ChannelNo); err != nil {
+			return r, err
+		}
+	}
 	removed, err := a.removedAfter(ctx, ch, from)
 	if err != nil {
 		return r, err

@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/sqs"
 	"github.com/penstock-broker/penstock/internal/model/auditlog"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
-	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/jobs"
 	"github.com/penstock-broker/penstock/internal/tool/answer"
 	"github.com/penstock-broker/penstock/internal/tool/request"
@@ -122,7 +121,11 @@ func (q queues) PurgeQueue(ctx context.Context, rc *fasthttp.RequestCtx, k *dura
 	}
 	request.Of(rc).Bind(auditlog.DeedKey{}, auditlog.Of(q.deed(request.Of(rc), rc, "purge consumer",
 		consumerPath(channel.ID, k.ID))))
-	ended, err := q.purge(rc, &jobs.Purge{Consumer: k, Through: ident.Before(q.o.NowMs() + 1), Forget: true})
+	through, err := q.upToNow(ctx, k.ChannelNo)
+	if err != nil {
+		return err
+	}
+	ended, err := q.purge(rc, &jobs.Purge{Consumer: k, Through: through, Forget: true})
 	if ended > 0 {
 		q.log.Info("queued jobs of a consumer were purged", "consumer", k.ID, "jobs", ended, "forget", true, "request_id",
 			requestID(rc))
