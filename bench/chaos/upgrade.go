@@ -90,8 +90,10 @@ func (r *rig) replacement(n *node, before int) blow {
 	}}
 }
 
-// tables is the version of the tables.
+// tables is the version of the tables, read between the faults of MySQL.
 func (r *rig) tables(ctx context.Context) (version int64, err error) {
+	r.storeMu.Lock()
+	defer r.storeMu.Unlock()
 	err = r.db.QueryRowContext(ctx, "SELECT MAX(version_id) FROM "+database+".goose_db_version").Scan(&version)
 	if err != nil {
 		return 0, fmt.Errorf("the version of the tables: %w", err)
