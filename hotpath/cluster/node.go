@@ -199,7 +199,27 @@ func (n *Node) compare(old, now durable.Clock) {
 // store answered between then and now. The earlier time is used because it makes IDs slightly too
 // new instead of too old; the insert would refuse an ID that is too old.
 func (n *Node) setClock(sent time.Time, lease durable.NodeLease) {
-	n.clock.Store(&reading{ms: lease.Expires.Add(-TTL).UnixMilli(), at: sent, answered: time.Now()})
+	r := reading{ms: lease.Expires.Add(-TTL).UnixMilli(), at: sent, answered: time.Now()}
+	if old := n.clock.Load(); old != nil {
+		r.at = old.latest(&r)
+	}
+	n.clock.Store(&r)
+}
+
+// latest returns the latest time at which the store may have had the clock of a new reading. The reading
+// before bounds it, too: a slow answer alone would put NowMs ahead by what it took, and back with the next
+// one. The bound leaves room for a monotonic clock that is slow. A clock that is behind the new reading says
+// that the store's went forwards: the new reading stands alone.
+func (r *reading) latest(next *reading) time.Time {
+	since := next.answered.Sub(r.at)
+	ahead := time.Duration(r.ms-next.ms)*time.Millisecond + since + since>>10 // of the new reading, at its end
+	if ahead < 0 {
+		return next.at
+	}
+	if at := next.answered.Add(-ahead); at.After(next.at) {
+		return at
+	}
+	return next.at
 }
 
 // Run keeps the lease and the list of peers until ctx ends.

@@ -131,6 +131,35 @@ func TestAnIDBelongsToTheLeaseReadBeforeIt(t *testing.T) {
 	require.EqualValues(t, 3+times, lease.No)
 }
 
+// A slow answer after a quick one does not put the clock ahead: IDs would be of a time to come, and what happens
+// after the next answer would seem to come before. A store whose clock went forwards meanwhile is followed.
+func TestASlowAnswerDoesNotPutTheClockAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, way := range []*slowStore{{to: 900 * time.Millisecond}, {from: 900 * time.Millisecond}} {
+			slow := *way
+			way.to, way.from = 0, 0
+			n, err := New(t.Context(), way, "test", slog.New(slog.DiscardHandler))
+			require.NoError(t, err)
+			for range 100 {
+				way.to, way.from = slow.to, slow.from
+				require.NoError(t, n.Renew(t.Context()))
+				now := time.Now().UnixMilli()
+				require.GreaterOrEqual(t, n.NowMs(), now)
+				require.LessOrEqual(t, n.NowMs(), now+300, "nothing else was known for 90 s: the room is 1/1024")
+				require.LessOrEqual(t, n.PastMs(), now)
+			}
+			way.to, way.from = 0, 0
+			require.NoError(t, n.Renew(t.Context()))
+			require.InDelta(t, time.Now().UnixMilli(), n.NowMs(), 1)
+			way.ahead.Store(int64(time.Minute))
+			way.to, way.from = slow.to, slow.from
+			require.NoError(t, n.Renew(t.Context()))
+			require.GreaterOrEqual(t, n.NowMs(), way.now().UnixMilli())
+			require.LessOrEqual(t, n.NowMs(), way.now().UnixMilli()+900)
+		}
+	})
+}
+
 // A lease that waited, for a lock or on the way, must not move the horizon of the
 // reconciler ahead: it would leave out messages that are inserted behind it.
 func TestClockOfTheStoreIsKnownFromBothSidesWhenItsAnswerIsSlow(t *testing.T) {
@@ -158,6 +187,12 @@ func (s *slowStore) LeaseNode(ctx context.Context, name string, ttl time.Duratio
 	time.Sleep(s.to)
 	defer time.Sleep(s.from)
 	return s.clockStore.LeaseNode(ctx, name, ttl)
+}
+
+func (s *slowStore) RenewNode(ctx context.Context, l durable.NodeLease, ttl time.Duration) (durable.NodeLease, error) {
+	time.Sleep(s.to)
+	defer time.Sleep(s.from)
+	return s.clockStore.RenewNode(ctx, l, ttl)
 }
 
 // A peerStore has another broker, whose lease was renewed a while ago.
