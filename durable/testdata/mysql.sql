@@ -230,6 +230,9 @@ WHERE channel_no = ?;
 DELETE FROM scheduled
 WHERE id = ?;
 
+DELETE FROM settings
+WHERE name IN (?...);
+
 DELETE FROM sqs_keys
 WHERE channel_no = ?;
 
@@ -917,6 +920,13 @@ INSERT INTO scheduled (
     delay_ms
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+INSERT INTO secrets (
+    name,
+    secret
+)
+VALUES (?, ?)
+ON DUPLICATE KEY UPDATE secret = secret;
 
 INSERT INTO settings (
     name,
@@ -3325,6 +3335,20 @@ FROM audit_head
 WHERE one = 1;
 
 SELECT
+    name,
+    secret
+FROM secrets
+WHERE name = ?;
+
+SELECT
+    name,
+    secret
+FROM secrets
+WHERE name > ?
+ORDER BY name
+LIMIT ?;
+
+SELECT
     no,
     at_ms,
     hash
@@ -5554,6 +5578,10 @@ WHERE name = ?
 UPDATE settings
 SET value = GREATEST(value + 1, ?)
 WHERE name = 'catalogue';
+
+UPDATE secrets
+SET secret = ?
+WHERE name = ?;
 
 UPDATE settings
 SET value = value + 1

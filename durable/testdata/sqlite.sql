@@ -222,6 +222,9 @@ WHERE channel_no = ?;
 DELETE FROM scheduled
 WHERE id = ?;
 
+DELETE FROM settings
+WHERE name IN (?...);
+
 DELETE FROM sqs_keys
 WHERE channel_no = ?;
 
@@ -884,6 +887,13 @@ INSERT INTO scheduled (
     delay_ms
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+INSERT INTO secrets (
+    name,
+    secret
+)
+VALUES (?, ?)
+ON CONFLICT DO NOTHING;
 
 INSERT INTO settings (
     name,
@@ -3228,6 +3238,20 @@ FROM audit_head
 WHERE one = 1;
 
 SELECT
+    name,
+    secret
+FROM secrets
+WHERE name = ?;
+
+SELECT
+    name,
+    secret
+FROM secrets
+WHERE name > ?
+ORDER BY name
+LIMIT ?;
+
+SELECT
     no,
     at_ms,
     who,
@@ -5358,6 +5382,10 @@ WHERE name = ?
 UPDATE settings
 SET value = MAX(value + 1, ?)
 WHERE name = 'catalogue';
+
+UPDATE secrets
+SET secret = ?
+WHERE name = ?;
 
 UPDATE settings
 SET value = value + 1
