@@ -1510,7 +1510,9 @@ SELECT
     COALESCE(d.reason, o.error),
     COALESCE(d.reason_code, 0),
     COALESCE(o.given_back, 0),
-    CASE WHEN o.given_back > 0 AND EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id AND a.at_ms = o.changed_ms AND a.phase = 4) THEN 1 ELSE 0 END
+    CASE WHEN o.given_back > 0 AND EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id AND a.at_ms = o.changed_ms AND a.phase = 4) THEN 1 ELSE 0 END,
+    COALESCE(kc.attempts_ms, 0),
+    CASE WHEN kc.attempts_ms > 0 AND COALESCE(v.message_id, d.message_id) IS NOT NULL THEN (SELECT COUNT(*) FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id) + CASE WHEN v.message_id IS NULL OR EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id AND a.at_ms = v.at_ms AND a.attempt = v.attempts AND a.status_code BETWEEN 200 AND 299) THEN 0 ELSE 1 END ELSE 0 END
 FROM messages m
 JOIN consumers c
   ON c.channel_no = m.channel_no
@@ -1524,6 +1526,8 @@ LEFT JOIN paces p
   ON p.consumer_no = c.no
 LEFT JOIN marks w
   ON w.consumer_no = c.no
+LEFT JOIN kept_channels kc
+  ON kc.channel_no = c.channel_no
 LEFT JOIN deliveries v
   ON v.consumer_no = c.no
   AND v.message_id = m.id
@@ -1569,7 +1573,9 @@ SELECT
     COALESCE(d.reason, o.error),
     COALESCE(d.reason_code, 0),
     COALESCE(o.given_back, 0),
-    CASE WHEN o.given_back > 0 AND EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id AND a.at_ms = o.changed_ms AND a.phase = 4) THEN 1 ELSE 0 END
+    CASE WHEN o.given_back > 0 AND EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id AND a.at_ms = o.changed_ms AND a.phase = 4) THEN 1 ELSE 0 END,
+    COALESCE(kc.attempts_ms, 0),
+    CASE WHEN kc.attempts_ms > 0 AND COALESCE(v.message_id, d.message_id) IS NOT NULL THEN (SELECT COUNT(*) FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id) + CASE WHEN v.message_id IS NULL OR EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id AND a.at_ms = v.at_ms AND a.attempt = v.attempts AND a.status_code BETWEEN 200 AND 299) THEN 0 ELSE 1 END ELSE 0 END
 FROM messages m
 JOIN consumers c
   ON c.channel_no = m.channel_no
@@ -1583,6 +1589,8 @@ LEFT JOIN paces p
   ON p.consumer_no = c.no
 LEFT JOIN marks w
   ON w.consumer_no = c.no
+LEFT JOIN kept_channels kc
+  ON kc.channel_no = c.channel_no
 LEFT JOIN deliveries v
   ON v.consumer_no = c.no
   AND v.message_id = m.id
@@ -3231,13 +3239,6 @@ WHERE n.no = ?
   AND n.least_version <= ?;
 
 SELECT
-    no,
-    at_ms,
-    hash
-FROM audit_head
-WHERE one = 1;
-
-SELECT
     name,
     secret
 FROM secrets
@@ -3250,6 +3251,13 @@ FROM secrets
 WHERE name > ?
 ORDER BY name
 LIMIT ?;
+
+SELECT
+    no,
+    at_ms,
+    hash
+FROM audit_head
+WHERE one = 1;
 
 SELECT
     no,
@@ -5374,6 +5382,10 @@ WHERE status = 0
   AND due_ms <= ?
   AND id IN (?...);
 
+UPDATE secrets
+SET secret = ?
+WHERE name = ?;
+
 UPDATE settings
 SET value = ?
 WHERE name = ?
@@ -5382,10 +5394,6 @@ WHERE name = ?
 UPDATE settings
 SET value = MAX(value + 1, ?)
 WHERE name = 'catalogue';
-
-UPDATE secrets
-SET secret = ?
-WHERE name = ?;
 
 UPDATE settings
 SET value = value + 1
@@ -5459,7 +5467,9 @@ SELECT
     COALESCE(d.reason, o.error),
     COALESCE(d.reason_code, 0),
     COALESCE(o.given_back, 0),
-    CASE WHEN o.given_back > 0 AND EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id AND a.at_ms = o.changed_ms AND a.phase = 4) THEN 1 ELSE 0 END
+    CASE WHEN o.given_back > 0 AND EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id AND a.at_ms = o.changed_ms AND a.phase = 4) THEN 1 ELSE 0 END,
+    COALESCE(kc.attempts_ms, 0),
+    CASE WHEN kc.attempts_ms > 0 AND COALESCE(v.message_id, d.message_id) IS NOT NULL THEN (SELECT COUNT(*) FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id) + CASE WHEN v.message_id IS NULL OR EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id AND a.at_ms = v.at_ms AND a.attempt = v.attempts AND a.status_code BETWEEN 200 AND 299) THEN 0 ELSE 1 END ELSE 0 END
 FROM chain
 JOIN messages m
   ON m.channel_no = ?
@@ -5476,6 +5486,8 @@ LEFT JOIN paces p
   ON p.consumer_no = c.no
 LEFT JOIN marks w
   ON w.consumer_no = c.no
+LEFT JOIN kept_channels kc
+  ON kc.channel_no = c.channel_no
 LEFT JOIN deliveries v
   ON v.consumer_no = c.no
   AND v.message_id = m.id
