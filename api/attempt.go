@@ -61,12 +61,16 @@ func (a *API) history(ctx context.Context, j located, v *apitype.Job) (apitype.H
 // attemptsRemoved returns the time before which attempts were removed, where fewer are there than the job had, and than
 // are shown.
 func (a *API) attemptsRemoved(ctx context.Context, j located, there int) (*apitype.Time, error) {
-	if j.state.Status != jobs.Delivered && j.state.Status != jobs.Dead || there >= min(j.state.Attempts, maxAttempts) {
+	over, had := j.state.Status == jobs.Delivered || j.state.Status == jobs.Dead, min(j.state.Attempts, maxAttempts)
+	if !over || there >= had { // the usual job: no statement
 		return nil, nil
 	}
 	ms, err := a.o.Store.AttemptsRemovedMs(ctx, j.consumer.ChannelNo)
-	if err != nil || ms <= j.state.ID.Millis() {
+	if err != nil {
 		return nil, err
+	}
+	if ms = durable.RemovedAttempts(j.state.ID, over, had, there, ms); ms == 0 {
+		return nil, nil
 	}
 	return &apitype.Time{Time: time.UnixMilli(ms)}, nil
 }

@@ -40,7 +40,7 @@ func TestAChannelShowsTheLimitsThatItHas(t *testing.T) {
 
 // A job from which attempts were removed says so instead of showing fewer without a word.
 func TestAJobSaysThatAttemptsWereRemoved(t *testing.T) {
-	w := newWorld(t, nil)
+	w, _ := newUIWorld(t, nil)
 	w.channel()
 	k := w.consumer("k", "push")
 	m, other := w.insert(durable.Message{}), w.insert(durable.Message{})
@@ -52,6 +52,7 @@ func TestAJobSaysThatAttemptsWereRemoved(t *testing.T) {
 		}
 	}
 	require.NotContains(t, w.get(jobPath(k, m)).is(200).json(), "AttemptsRemovedBefore")
+	require.Equal(t, "Attempt 2 succeeded.", w.get(jobPath(k, m) + "/why").why().Reasons[0].Detail)
 	_, n, err := w.store.RemoveOldAttempts(t.Context(), durable.OldAttempts{ChannelNo: k.ChannelNo, ConsumerNo: k.No,
 		Through: m.ID, BeforeMs: at + 500, Limit: 10})
 	require.NoError(t, err)
@@ -61,6 +62,13 @@ func TestAJobSaysThatAttemptsWereRemoved(t *testing.T) {
 	require.Equal(t, 2.0, got["Attempts"])
 	require.Equal(t, time.UnixMilli(at+500).UTC().Format(millis), got["AttemptsRemovedBefore"])
 	require.NotContains(t, w.get(jobPath(k, other)).is(200).json(), "AttemptsRemovedBefore", "none is missing")
+	said := "Attempt 2 succeeded. Failed attempts of the job that ended before " +
+		time.UnixMilli(at+500).UTC().Format(time.RFC3339) + " were removed (attemptRetention)."
+	for _, path := range []string{jobPath(k, m), "/channel/c/message/" + m.ID.String()} {
+		require.Equal(t, said, w.get(path + "/why").why().Reasons[0].Detail, path)
+		require.Contains(t, w.page("/ui"+path).is(200).Body, said, path)
+	}
+	require.NotContains(t, w.page("/ui"+jobPath(k, other)).is(200).Body, "were removed")
 }
 
 // Where a message of that time may have been removed, why says by what, and other answers say from when on

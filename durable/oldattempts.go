@@ -119,3 +119,12 @@ func (s *Store) AttemptsRemovedMs(ctx context.Context, channelNo uint32) (ms int
 	})
 	return ms, err
 }
+
+// RemovedAttempts returns the time before which failed attempts of a job were removed, Unix ms, where fewer are there
+// than the job had. 0: none is missing. over says whether the job is; removedMs is that of AttemptsRemovedMs.
+func RemovedAttempts(id ident.ID, over bool, attempts, there int, removedMs int64) int64 {
+	if !over || there >= attempts || removedMs <= id.Millis() {
+		return 0
+	}
+	return removedMs
+}

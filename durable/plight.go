@@ -17,6 +17,15 @@ type Plight struct {
 	Job        JobState
 	// Returned says that the last change of an open job was that a worker gave it back.
 	Returned bool
+	// RemovedMs is the time before which failed attempts of jobs of the channel were removed, Unix ms; 0: none were.
+	// Of a job that is over, There are its attempts that are stored then, with its delivery.
+	RemovedMs int64
+	There     int
+}
+
+// RemovedAttempts is RemovedAttempts of the job.
+func (p *Plight) RemovedAttempts() int64 {
+	return RemovedAttempts(p.Head.ID, p.Job.Status.Over(), p.Job.Attempts, p.There, p.RemovedMs)
 }
 
 // circumstanced are the columns of Circumstances.
@@ -41,6 +50,19 @@ func (c *Circumstances) circumstanced() columns {
 		{"c.no", &c.ConsumerNo},
 	}
 }
+
+// attemptsThere counts the attempts of a job that is over, of a channel that has removed some. A delivery is one more,
+// unless what the consumer said of it is stored as an attempt.
+const attemptsThere = "CASE WHEN kc.attempts_ms > 0 AND COALESCE(v.message_id, d.message_id) IS NOT NULL" +
+	" THEN (SELECT COUNT(*) FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id)" +
+	" + CASE WHEN v.message_id IS NULL OR EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = c.no" +
+	" AND a.message_id = m.id AND a.at_ms = v.at_ms AND a.attempt = v.attempts" +
+	" AND a.status_code BETWEEN 200 AND 299) THEN 0 ELSE 1 END ELSE 0 END"
+
+// joinKept joins what the channel of a consumer c has removed.
+const joinKept = `
+LEFT JOIN kept_channels kc
+  ON kc.channel_no = c.channel_no`
 
 const joinCircumstances = `
 JOIN channels ch
@@ -74,6 +96,8 @@ func (p *Plight) columns() columns {
 		{"COALESCE(o.given_back, 0)", &j.GivenBack},
 		{"CASE WHEN o.given_back > 0 AND EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = c.no" +
 			" AND a.message_id = m.id AND a.at_ms = o.changed_ms AND a.phase = 4) THEN 1 ELSE 0 END", &p.Returned},
+		{"COALESCE(kc.attempts_ms, 0)", &p.RemovedMs},
+		{attemptsThere, &p.There},
 	}...)
 }
 
@@ -87,7 +111,7 @@ WHERE c.no = ?`
 SELECT` + new(Plight).columns().names() + `
 FROM messages m
 JOIN consumers c
-  ON c.channel_no = m.channel_no` + joinCircumstances + joinEnds("c.no") + `
+  ON c.channel_no = m.channel_no` + joinCircumstances + joinKept + joinEnds("c.no") + `
 WHERE m.channel_no = ?
   AND m.id = ?`
 
@@ -172,7 +196,7 @@ JOIN messages m
   ON m.channel_no = ?
   AND m.id = chain.id
 JOIN consumers c
-  ON c.no = ?` + joinCircumstances + joinEnds("c.no") + `
+  ON c.no = ?` + joinCircumstances + joinKept + joinEnds("c.no") + `
 WHERE v.message_id IS NULL
   AND (d.message_id IS NULL OR (? = 1 AND d.disposal <> 2))
   AND ` + concernsIn("m.") + `

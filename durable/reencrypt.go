@@ -35,9 +35,17 @@ FROM sqs_keys
 WHERE id > ?
 ORDER BY id
 LIMIT ?`
+
+	selectSecretsFrom = `
+SELECT` + new(sharedSecret).columns().names() + `
+FROM secrets
+WHERE name > ?
+ORDER BY name
+LIMIT ?`
 )
 
-// A row is written only as it was read: every change of one gives it another version, or is its end.
+// A row is written only as it was read: every change of one gives it another version, or is its end. A shared secret
+// does not change.
 const (
 	resealProducer = `
 UPDATE producers
@@ -72,6 +80,11 @@ UPDATE sqs_keys
 SET secret = ?
 WHERE id = ?
   AND channel_no = ?`
+
+	resealSecret = `
+UPDATE secrets
+SET secret = ?
+WHERE name = ?`
 )
 
 // A resealing is what Reencrypt needs to know of a kind of rows.
@@ -81,6 +94,19 @@ type resealing[T any] struct {
 	next          func(*T) any   // that the next page begins after
 	is            func(*T) []any // the key and version of the row
 }
+
+var (
+	resealedProducers = resealing[Producer]{selectProducersFrom, resealProducer, 0,
+		func(p *Producer) any { return p.No }, func(p *Producer) []any { return []any{p.No, p.Version} }}
+	resealedChannels = resealing[Channel]{selectChannelsFrom, resealChannel, 0,
+		func(c *Channel) any { return c.No }, func(c *Channel) []any { return []any{c.No, c.Version} }}
+	resealedConsumers = resealing[Consumer]{selectConsumersFrom, resealConsumer, 0,
+		func(k *Consumer) any { return k.No }, func(k *Consumer) []any { return []any{k.No, k.Version} }}
+	resealedSQSKeys = resealing[SQSKey]{selectSQSKeysFrom, resealSQSKey, []byte{},
+		func(k *SQSKey) any { return []byte(k.ID) }, func(k *SQSKey) []any { return []any{[]byte(k.ID), k.ChannelNo} }}
+	resealedSecrets = resealing[sharedSecret]{selectSecretsFrom, resealSecret, []byte{},
+		func(k *sharedSecret) any { return []byte(k.Name) }, func(k *sharedSecret) []any { return []any{[]byte(k.Name)} }}
+)
 
 // Reencryption is how far a Reencrypt is.
 type Reencryption struct {
@@ -101,21 +127,20 @@ func (s *Store) Reencrypt(ctx context.Context, tell func(Reencryption)) (r Reenc
 			return r, failedTo("set secure_delete", err)
 		}
 	}
-	err = reseal(ctx, s, &r, tell, resealing[Producer]{selectProducersFrom, resealProducer, 0,
-		func(p *Producer) any { return p.No }, func(p *Producer) []any { return []any{p.No, p.Version} }})
-	if err == nil {
-		err = reseal(ctx, s, &r, tell, resealing[Channel]{selectChannelsFrom, resealChannel, 0,
-			func(c *Channel) any { return c.No }, func(c *Channel) []any { return []any{c.No, c.Version} }})
+	var parts bool
+	for _, step := range []func() error{
+		func() error { return reseal(ctx, s, &r, tell, resealedProducers) },
+		func() error { return reseal(ctx, s, &r, tell, resealedChannels) },
+		func() error { return reseal(ctx, s, &r, tell, resealedConsumers) },
+		func() error { return reseal(ctx, s, &r, tell, resealedSQSKeys) },
+		func() error { return reseal(ctx, s, &r, tell, resealedSecrets) },
+		func() (err error) { parts, err = s.forgetParts(ctx); return err },
+	} {
+		if err := step(); err != nil {
+			return r, err
+		}
 	}
-	if err == nil {
-		err = reseal(ctx, s, &r, tell, resealing[Consumer]{selectConsumersFrom, resealConsumer, 0,
-			func(k *Consumer) any { return k.No }, func(k *Consumer) []any { return []any{k.No, k.Version} }})
-	}
-	if err == nil {
-		err = reseal(ctx, s, &r, tell, resealing[SQSKey]{selectSQSKeysFrom, resealSQSKey, []byte{},
-			func(k *SQSKey) any { return []byte(k.ID) }, func(k *SQSKey) []any { return []any{[]byte(k.ID), k.ChannelNo} }})
-	}
-	if err == nil && s.dialect == sqliteDialect && r.Changed > 0 {
+	if s.dialect == sqliteDialect && (r.Changed > 0 || parts) {
 		err = s.forget(ctx)
 	}
 	return r, err
@@ -219,18 +244,25 @@ func resealOne[T any, P interface {
 // CheckKeys returns ErrKeys if a token, secret or credential in the store cannot be decrypted with the keys of UseKeys.
 // It reads the catalogue.
 func (s *Store) CheckKeys(ctx context.Context) error {
-	_, err := s.Changes(ctx, 0)
-	if err != nil {
+	if _, err := s.Changes(ctx, 0); err != nil {
 		return err
 	}
-	for after := []byte{}; ; {
-		page, err := readAll[SQSKey](ctx, s, "read access keys", selectSQSKeysFrom, after, reencryptRows)
+	if err := opened(ctx, s, resealedSQSKeys); err != nil {
+		return err
+	}
+	return opened(ctx, s, resealedSecrets)
+}
+
+// opened reads all rows of one kind. The error is ErrKeys where one cannot be decrypted.
+func opened[T any, P rowOf[T]](ctx context.Context, s *Store, of resealing[T]) error {
+	for after := of.first; ; {
+		page, err := readAll[T, P](ctx, s, "read what is encrypted", of.query, after, reencryptRows)
 		if err != nil {
 			return err
 		}
 		if len(page) < reencryptRows {
 			return nil
 		}
-		after = []byte(page[len(page)-1].ID)
+		after = of.next(&page[len(page)-1])
 	}
 }

@@ -2,11 +2,8 @@ package durable
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
-	"encoding/binary"
 	"errors"
-	"strconv"
 )
 
 // maxSettingName is the width of the column.
@@ -84,28 +81,4 @@ func (s *Store) SwapSetting(ctx context.Context, name string, old, value int64) 
 		return err
 	})
 	return swapped, err
-}
-
-// Secret returns the 32 random bytes that all brokers share under a name. The first call makes
-// them: four numbers, each from the first broker that stored it.
-func (s *Store) Secret(ctx context.Context, name string) ([]byte, error) {
-	var random [32]byte
-	_, _ = rand.Read(random[:]) // never fails
-	secret := make([]byte, 0, len(random))
-	for i := range 4 {
-		part := []byte(name + "." + strconv.Itoa(i))
-		var value int64
-		err := repeat(ctx, "read a secret", func(ctx context.Context) error {
-			made := int64(binary.BigEndian.Uint64(random[8*i:]))
-			if err := exec(ctx, s.db, s.dialect.sql(insertSetting), part, made); err != nil {
-				return err
-			}
-			return s.db.QueryRowContext(ctx, selectSetting, part).Scan(&value)
-		})
-		if err != nil {
-			return nil, err
-		}
-		secret = binary.BigEndian.AppendUint64(secret, uint64(value))
-	}
-	return secret, nil
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/ident"
 )
 
-// Tokens, secrets and credentials are sealed in their columns where Store.UseKeys has set a key: rows are opened as
-// they are read, and sealed as they are written, so all other code sees them as they are. The keys are in the context
-// of a transaction (Store.run), because each read of a row in it needs them.
+// Tokens, secrets and credentials, and the secrets that brokers share, are sealed in their columns where Store.UseKeys
+// has set a key: rows are opened as they are read, and sealed as they are written, so all other code sees them as they
+// are. The keys are in the context of a transaction (Store.run), because each read of a row in it needs them.
 
 // A guarded row has fields that are sealed in the store.
 type guarded interface {

@@ -135,12 +135,10 @@ func (b *broker) newCatalogue() *catalogue.Catalogue {
 // openSecrets reads the keys of receipts and links, which all brokers share.
 func (b *broker) openSecrets(ctx context.Context) (err error) {
 	if b.journal, err = newJournalSigner(ctx, b.store); err != nil {
-		return fmt.Errorf("%w: %w", errStore, err)
+		return startFailure(err)
 	}
-	if b.tokenKey, err = b.store.Secret(ctx, "tokens"); err != nil {
-		return fmt.Errorf("%w: %w", errStore, err)
-	}
-	return nil
+	b.tokenKey, err = b.store.Secret(ctx, "tokens")
+	return startFailure(err)
 }
 
 // openBroker opens the stores, migrates, and wires all parts. Nothing runs yet. Errors for exit
@@ -229,7 +227,7 @@ func (b *broker) prepareStore(ctx context.Context) (err error) {
 		return err
 	}
 	if b.prints, err = newPrinter(ctx, b.store); err != nil {
-		return fmt.Errorf("%w: %w", errStore, err)
+		return startFailure(err)
 	}
 	b.portray = audit.Portray(b.prints)
 	if err := b.makeSystemChannels(ctx); err != nil {

@@ -109,6 +109,9 @@ func replayJournal(ctx context.Context, dir string, stdout, stderr io.Writer) in
 	open, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	signer, err := newJournalSigner(open, store)
+	if errors.Is(err, durable.ErrKeys) {
+		return fail(exitUsage, ofKeys(err))
+	}
 	if err != nil {
 		return fail(exitStore, err)
 	}

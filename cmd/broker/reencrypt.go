@@ -96,12 +96,16 @@ func ofKeys(err error) error {
 
 // checkKeys refuses to start where the keys do not open what is stored.
 func (b *broker) checkKeys(ctx context.Context) error {
-	err := b.store.CheckKeys(ctx)
+	return startFailure(b.store.CheckKeys(ctx))
+}
+
+// startFailure is why a broker does not start, of an error of the store: errSettings where its keys are the wrong ones.
+func startFailure(err error) error {
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, durable.ErrKeys):
 		return fmt.Errorf("%w: %w", errSettings, ofKeys(err))
-	case err != nil:
-		return fmt.Errorf("%w: %w", errStore, err)
 	}
-	return nil
+	return fmt.Errorf("%w: %w", errStore, err)
 }

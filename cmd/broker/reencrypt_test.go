@@ -75,6 +75,20 @@ func (w *world) keeps(texts ...string) (found []string) {
 	return found
 }
 
+// shared are the secrets that the brokers share, as the store has them.
+func (w *world) shared() (secrets []string) {
+	w.t.Helper()
+	rows, err := w.openStore().Query("SELECT secret FROM secrets")
+	require.NoError(w.t, err)
+	for rows.Next() {
+		var secret []byte
+		require.NoError(w.t, rows.Scan(&secret))
+		secrets = append(secrets, string(secret))
+	}
+	require.NoError(w.t, rows.Err())
+	return secrets
+}
+
 // With a key the store has no token, secret or credential as it is; deliveries, publishes and claims work as without
 // one; another key refuses the start, and broker reencrypt changes the key.
 func TestWhatIsSecretIsEncryptedInTheStore(t *testing.T) {
@@ -129,6 +143,11 @@ func TestWhatIsSecretIsEncryptedInTheStore(t *testing.T) {
 			require.Contains(t, p.log.String(), "set BROKER_TOKEN_KEY to that key, or BROKER_TOKEN_KEY_PREVIOUS")
 			code, _, said := w.setTo(wrong...).command("reencrypt")
 			require.Equal(t, exitUsage, code, said)
+			dir := t.TempDir()
+			require.NoError(t, os.Mkdir(filepath.Join(dir, "journal"), 0o700))
+			code, _, said = w.setTo(wrong...).command("journal", "replay", dir)
+			require.Equal(t, exitUsage, code, said)
+			require.Contains(t, said, "the secret of shared secret journal")
 		}
 		p = w.start(key...)
 		works(p, "2")
@@ -159,9 +178,15 @@ func TestWhatIsSecretIsEncryptedInTheStore(t *testing.T) {
 		works(p, "2")
 		p.stop()
 		require.Subset(t, w.keeps(append(secrets, sqs)...), []string{sqs, "consumer-token-2"}, "it is found where it is")
+		shared := w.shared()
+		require.GreaterOrEqual(t, len(shared), 3)
+		for _, secret := range shared {
+			require.Len(t, secret, 32)
+		}
+		require.ElementsMatch(t, shared, w.keeps(shared...))
 		code, _, stderr = w.setTo(key...).command("reencrypt")
 		require.Zero(t, code, stderr)
-		require.Empty(t, w.keeps(append(secrets, sqs)...), "nothing is left of what was plain")
+		require.Empty(t, w.keeps(append(append(secrets, sqs), shared...)...), "nothing is left of what was plain")
 		p = w.start(key...)
 		works(p, "2")
 	})

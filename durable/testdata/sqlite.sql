@@ -222,6 +222,9 @@ WHERE channel_no = ?;
 DELETE FROM scheduled
 WHERE id = ?;
 
+DELETE FROM settings
+WHERE name IN (?...);
+
 DELETE FROM sqs_keys
 WHERE channel_no = ?;
 
@@ -885,6 +888,13 @@ INSERT INTO scheduled (
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+INSERT INTO secrets (
+    name,
+    secret
+)
+VALUES (?, ?)
+ON CONFLICT DO NOTHING;
+
 INSERT INTO settings (
     name,
     value
@@ -1500,7 +1510,9 @@ SELECT
     COALESCE(d.reason, o.error),
     COALESCE(d.reason_code, 0),
     COALESCE(o.given_back, 0),
-    CASE WHEN o.given_back > 0 AND EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id AND a.at_ms = o.changed_ms AND a.phase = 4) THEN 1 ELSE 0 END
+    CASE WHEN o.given_back > 0 AND EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id AND a.at_ms = o.changed_ms AND a.phase = 4) THEN 1 ELSE 0 END,
+    COALESCE(kc.attempts_ms, 0),
+    CASE WHEN kc.attempts_ms > 0 AND COALESCE(v.message_id, d.message_id) IS NOT NULL THEN (SELECT COUNT(*) FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id) + CASE WHEN v.message_id IS NULL OR EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id AND a.at_ms = v.at_ms AND a.attempt = v.attempts AND a.status_code BETWEEN 200 AND 299) THEN 0 ELSE 1 END ELSE 0 END
 FROM messages m
 JOIN consumers c
   ON c.channel_no = m.channel_no
@@ -1514,6 +1526,8 @@ LEFT JOIN paces p
   ON p.consumer_no = c.no
 LEFT JOIN marks w
   ON w.consumer_no = c.no
+LEFT JOIN kept_channels kc
+  ON kc.channel_no = c.channel_no
 LEFT JOIN deliveries v
   ON v.consumer_no = c.no
   AND v.message_id = m.id
@@ -1559,7 +1573,9 @@ SELECT
     COALESCE(d.reason, o.error),
     COALESCE(d.reason_code, 0),
     COALESCE(o.given_back, 0),
-    CASE WHEN o.given_back > 0 AND EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id AND a.at_ms = o.changed_ms AND a.phase = 4) THEN 1 ELSE 0 END
+    CASE WHEN o.given_back > 0 AND EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id AND a.at_ms = o.changed_ms AND a.phase = 4) THEN 1 ELSE 0 END,
+    COALESCE(kc.attempts_ms, 0),
+    CASE WHEN kc.attempts_ms > 0 AND COALESCE(v.message_id, d.message_id) IS NOT NULL THEN (SELECT COUNT(*) FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id) + CASE WHEN v.message_id IS NULL OR EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id AND a.at_ms = v.at_ms AND a.attempt = v.attempts AND a.status_code BETWEEN 200 AND 299) THEN 0 ELSE 1 END ELSE 0 END
 FROM messages m
 JOIN consumers c
   ON c.channel_no = m.channel_no
@@ -1573,6 +1589,8 @@ LEFT JOIN paces p
   ON p.consumer_no = c.no
 LEFT JOIN marks w
   ON w.consumer_no = c.no
+LEFT JOIN kept_channels kc
+  ON kc.channel_no = c.channel_no
 LEFT JOIN deliveries v
   ON v.consumer_no = c.no
   AND v.message_id = m.id
@@ -3219,6 +3237,20 @@ JOIN clock k
 WHERE n.no = ?
   AND n.token = ?
   AND n.least_version <= ?;
+
+SELECT
+    name,
+    secret
+FROM secrets
+WHERE name = ?;
+
+SELECT
+    name,
+    secret
+FROM secrets
+WHERE name > ?
+ORDER BY name
+LIMIT ?;
 
 SELECT
     no,
@@ -5350,6 +5382,10 @@ WHERE status = 0
   AND due_ms <= ?
   AND id IN (?...);
 
+UPDATE secrets
+SET secret = ?
+WHERE name = ?;
+
 UPDATE settings
 SET value = ?
 WHERE name = ?
@@ -5431,7 +5467,9 @@ SELECT
     COALESCE(d.reason, o.error),
     COALESCE(d.reason_code, 0),
     COALESCE(o.given_back, 0),
-    CASE WHEN o.given_back > 0 AND EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id AND a.at_ms = o.changed_ms AND a.phase = 4) THEN 1 ELSE 0 END
+    CASE WHEN o.given_back > 0 AND EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id AND a.at_ms = o.changed_ms AND a.phase = 4) THEN 1 ELSE 0 END,
+    COALESCE(kc.attempts_ms, 0),
+    CASE WHEN kc.attempts_ms > 0 AND COALESCE(v.message_id, d.message_id) IS NOT NULL THEN (SELECT COUNT(*) FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id) + CASE WHEN v.message_id IS NULL OR EXISTS (SELECT 1 FROM attempts a WHERE a.consumer_no = c.no AND a.message_id = m.id AND a.at_ms = v.at_ms AND a.attempt = v.attempts AND a.status_code BETWEEN 200 AND 299) THEN 0 ELSE 1 END ELSE 0 END
 FROM chain
 JOIN messages m
   ON m.channel_no = ?
@@ -5448,6 +5486,8 @@ LEFT JOIN paces p
   ON p.consumer_no = c.no
 LEFT JOIN marks w
   ON w.consumer_no = c.no
+LEFT JOIN kept_channels kc
+  ON kc.channel_no = c.channel_no
 LEFT JOIN deliveries v
   ON v.consumer_no = c.no
   AND v.message_id = m.id

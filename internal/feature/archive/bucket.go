@@ -90,7 +90,7 @@ func (b *Bucket) put(ctx context.Context, folder string, m *Manifest) error {
 		return fmt.Errorf("the manifest cannot be read back: %w", err)
 	case !same(&back.Manifest, m):
 		b.store.remove(ctx, manifest)
-		return fmt.Errorf("%s: %w: it is not what was written", manifest, ErrDamaged)
+		return differs(manifest)
 	}
 	return nil
 }
@@ -163,6 +163,11 @@ func (s *S3) Probe(ctx context.Context) error {
 	return nil
 }
 
+// differs is the error of an object that is not read back as it was written.
+func differs(name string) error {
+	return fmt.Errorf("%s: %w: it is not what was written", name, ErrDamaged)
+}
+
 // holds reads an object and compares it.
 func (s *S3) holds(ctx context.Context, name string, text []byte) error {
 	f, err := s.Open(ctx, name)
@@ -174,7 +179,7 @@ func (s *S3) holds(ctx context.Context, name string, text []byte) error {
 		return fmt.Errorf("%s is not read back: %w", name, err)
 	}
 	if !bytes.Equal(back, text) {
-		return fmt.Errorf("%s: %w: it is not what was written", name, ErrDamaged)
+		return differs(name)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
@@ -95,8 +96,18 @@ func (v *view) job(ctx context.Context, l *list, at *durable.Plight) {
 	v.open(ctx, l, at)
 }
 
-// over is the reason of a job that is over.
+// over is the reason of a job that is over. It says whether attempts of the job were removed.
 func (v *view) over(at *durable.Plight) apitype.WhyReason {
+	r := v.ended(at)
+	if before := at.RemovedAttempts(); before != 0 {
+		r.Detail = strings.TrimSuffix(r.Detail, ".") + ". Failed attempts of the job that ended before " +
+			timeOf(before).Format(time.RFC3339) + " were removed (attemptRetention)."
+	}
+	return r
+}
+
+// ended is over without what was removed.
+func (v *view) ended(at *durable.Plight) apitype.WhyReason {
 	j := &at.Job
 	r := apitype.WhyReason{ConsumerID: v.k.ID, Since: msAt(j.ChangedMs), Jobs: 1}
 	job := v.path + "/job/" + at.Head.ID.Job(v.k.Position).String()

@@ -30,7 +30,7 @@ var reserved = []string{"cume_dist", "dense_rank", "empty", "except", "first_val
 // functions are those of MySQL 8 that the store calls by names for which the grammar has no rule: to it any name is a
 // function. Whoever calls another one looks it up in the manual of MySQL first.
 var functions = []string{"coalesce", "concat", "current_role", "current_user", "database", "greatest", "hex", "if",
-	"instr", "least", "length", "replace", "sha1", "unix_timestamp", "version"}
+	"instr", "least", "left", "length", "lpad", "replace", "sha1", "unhex", "unix_timestamp", "version"}
 
 // refusal reports why MySQL 8 does not take a statement; nil: it does.
 func refusal(p *sqlparser.Parser, statement string) error {

@@ -39,6 +39,8 @@ func (f *fixture) guardAll(t *testing.T) durable.Changes {
 	require.NoError(t, err)
 	_, err = f.CreateSQSKey(f.ctx, "c", durable.SQSKey{ID: "AK", Secret: "sqs-secret"})
 	require.NoError(t, err)
+	f.shared, err = f.Secret(f.ctx, "of brokers")
+	require.NoError(t, err)
 	return f.guarded(t)
 }
 
@@ -56,6 +58,9 @@ func (f *fixture) guarded(t *testing.T) durable.Changes {
 	key, err := f.SQSKey(f.ctx, "AK")
 	require.NoError(t, err)
 	require.Equal(t, "sqs-secret", key.Secret)
+	shared, err := f.Secret(f.ctx, "of brokers")
+	require.NoError(t, err)
+	require.Equal(t, f.shared, shared)
 	return all
 }
 
@@ -68,6 +73,8 @@ func (f *fixture) unread(t *testing.T) {
 	require.ErrorIs(t, err, atrest.ErrKey)
 	_, err = f.SQSKey(f.ctx, "AK")
 	require.ErrorIs(t, err, durable.ErrKeys)
+	_, err = f.Secret(f.ctx, "of brokers")
+	require.ErrorIs(t, err, durable.ErrKeys, "no other one is made")
 	_, _, err = f.PutChannel(f.ctx, durable.Put{ID: "c", Name: ptr("C")})
 	require.ErrorIs(t, err, durable.ErrKeys, "a row that is not read is not written over")
 	_, err = f.Reencrypt(f.ctx, func(durable.Reencryption) {})
@@ -103,7 +110,7 @@ var sealedTests = map[string]func(*testing.T, *fixture){
 			_, _, err := f.PutProducer(f.ctx, durable.Put{ID: "more" + strconv.Itoa(i), NewToken: fmt.Sprintf("t-%d", i)})
 			require.NoError(t, err)
 		}
-		rows := 120 + 4
+		rows := 120 + 5
 		for _, keys := range [][2][]byte{{sealKey(1), nil}, {sealKey(2), sealKey(1)}} {
 			f.UseKeys(atrest.NewKeys(keys[0], keys[1]))
 			pages := 0
@@ -126,6 +133,29 @@ var sealedTests = map[string]func(*testing.T, *fixture){
 		require.Zero(t, f.reencrypt(t).Changed)
 	},
 
+	"a secret of the brokers keeps their store shut to a broker without its key": func(t *testing.T, f *fixture) {
+		keys := atrest.NewKeys(sealKey(1), nil)
+		before, err := f.Secret(f.ctx, "before the key")
+		require.NoError(t, err)
+		f.UseKeys(keys)
+		with, err := f.Secret(f.ctx, "with the key")
+		require.NoError(t, err)
+		f.UseKeys(nil) // another broker, which has no key yet
+		still, err := f.Secret(f.ctx, "before the key")
+		require.NoError(t, err)
+		require.Equal(t, before, still)
+		require.ErrorIs(t, f.CheckKeys(f.ctx), durable.ErrKeys)
+		_, err = f.Secret(f.ctx, "with the key")
+		require.ErrorIs(t, err, durable.ErrKeys)
+		f.UseKeys(keys)
+		require.Equal(t, durable.Reencryption{Rows: 2, Changed: 1}, f.reencrypt(t))
+		for name, want := range map[string][]byte{"before the key": before, "with the key": with} {
+			got, err := f.Secret(f.ctx, name)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+	},
+
 	"of tokens that are only compared digests are kept, from then on": func(t *testing.T, f *fixture) {
 		f.guardAll(t)
 		one := atrest.NewKeys(sealKey(1), nil).Digesting()
@@ -143,9 +173,9 @@ var sealedTests = map[string]func(*testing.T, *fixture){
 		}
 		digests := []string{atrest.Digest("p-2"), atrest.Digest("p-1"), atrest.Digest("c-2"), atrest.Digest("c-1")}
 		require.Equal(t, []string{"p-2", "p-1", digests[2], digests[3]}, compared(), "that row was written")
-		require.Equal(t, durable.Reencryption{Rows: 4, Changed: 3, Digests: 4}, f.reencrypt(t))
+		require.Equal(t, durable.Reencryption{Rows: 5, Changed: 4, Digests: 4}, f.reencrypt(t))
 		require.Equal(t, digests, compared())
-		require.Equal(t, durable.Reencryption{Rows: 4, Digests: 4}, f.reencrypt(t), "a repeat has nothing to do")
+		require.Equal(t, durable.Reencryption{Rows: 5, Digests: 4}, f.reencrypt(t), "a repeat has nothing to do")
 
 		before, err := f.Changes(f.ctx, 0)
 		require.NoError(t, err)
@@ -159,12 +189,12 @@ var sealedTests = map[string]func(*testing.T, *fixture){
 		digests[2], digests[3] = atrest.Digest("c-3"), digests[2]
 
 		f.UseKeys(atrest.NewKeys(sealKey(2), sealKey(1)).Digesting())
-		require.Equal(t, durable.Reencryption{Rows: 4, Changed: 4, Digests: 4}, f.reencrypt(t), "the same tokens")
+		require.Equal(t, durable.Reencryption{Rows: 5, Changed: 5, Digests: 4}, f.reencrypt(t), "the same tokens")
 		require.Equal(t, digests, compared())
 		f.UseKeys(atrest.NewKeys(sealKey(2), nil))
 		require.Equal(t, digests, compared(), "a broker that shows tokens reads digests")
 		f.UseKeys(atrest.NewKeys(sealKey(2), nil).Digesting().Leaving())
-		require.Equal(t, durable.Reencryption{Rows: 4, Changed: 4, Digests: 4}, f.reencrypt(t))
+		require.Equal(t, durable.Reencryption{Rows: 5, Changed: 5, Digests: 4}, f.reencrypt(t))
 		f.UseKeys(nil)
 		require.Equal(t, digests, compared(), "no digest becomes a token again")
 	},

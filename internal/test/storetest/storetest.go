@@ -49,6 +49,7 @@ type fixture struct {
 	openInsert OpenInsert
 	node       durable.NodeLease
 	ids        *ident.Generator
+	shared     []byte // see guardAll
 }
 
 func newFixture(t *testing.T, s *durable.Store, openInsert OpenInsert) *fixture {

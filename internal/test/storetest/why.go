@@ -149,6 +149,41 @@ var whyTests = map[string]func(*testing.T, *fixture){
 		require.NoError(t, err)
 		require.True(t, p.Returned)
 	},
+	"the plight of a job that is over tells whether attempts of it were removed": func(t *testing.T, f *fixture) {
+		ch, ks := f.channel(t, "c", 4)
+		m := f.message(ch)
+		f.insert(t, m)
+		at := m.ID.Millis() + 1000
+		for _, k := range ks {
+			f.record(t, retry(k.No, m.ID, 1, at))
+		}
+		taken, said := delivered(ks[0].No, m.ID, 2, at+2000), delivered(ks[1].No, m.ID, 2, at+2000)
+		taken.Tracked, said.Tracked, said.Note = true, true, "the status URL says" // which is an attempt, too
+		f.record(t, taken, said, dead(ks[2].No, m.ID, 2, at+2000), retry(ks[3].No, m.ID, 2, at+2000))
+		removed := func() (times []int64) {
+			all, err := f.Plights(f.ctx, ch.No, m.ID, 10)
+			require.NoError(t, err)
+			for i := range all {
+				times = append(times, all[i].RemovedAttempts())
+			}
+			one, err := f.PlightOf(f.ctx, ch.No, m.ID, ks[1].No)
+			require.NoError(t, err)
+			require.Equal(t, times[1], one.RemovedAttempts())
+			return times
+		}
+		want := make([]int64, len(ks))
+		require.Equal(t, want, removed())
+		for i, k := range ks {
+			_, n, err := f.RemoveOldAttempts(f.ctx, durable.OldAttempts{ChannelNo: ch.No, ConsumerNo: k.No, Through: m.ID,
+				BeforeMs: at + 1000, Limit: 10})
+			require.NoError(t, err)
+			if i < 3 {
+				want[i] = at + 1000
+			}
+			require.Equal(t, i < 3, n == 1, "those of an open job stay")
+			require.Equal(t, want, removed())
+		}
+	},
 	"the first job of a key that is not over blocks the others": func(t *testing.T, f *fixture) {
 		ch, ks := f.channel(t, "c", 2)
 		k := ks[0]
