@@ -1,6 +1,8 @@
 package push
 
 import (
+	"strings"
+
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/hotpath/metadata"
@@ -11,7 +13,8 @@ import (
 var unshared = []string{"Authorization", "Host", "Content-Length", "User-Agent", "Connection"}
 
 // Headers calls set with each header that an http consumer gets with the attempt, by the same policy, except
-// credentials, the token of the consumer, and what is about a connection. Names keep their case.
+// credentials, the token of the consumer, and what is about a connection. Names have the case of the documentation
+// and of the producer: it counts in other protocols.
 func (a *Attempt) Headers(set func(name, value string)) {
 	if a.delivery == nil {
 		for name, value := range metadata.Headers(a.Message.Headers) {
@@ -32,6 +35,14 @@ func (a *Attempt) Headers(set func(name, value string)) {
 		h.Set(TestHeader, "true")
 	}
 	for name, value := range h.All() {
-		set(string(name), string(value))
+		set(documented(string(name)), string(value))
 	}
+}
+
+// documented returns the name of a header that the broker sets as docs/headers.md has it.
+func documented(name string) string {
+	if begin, ok := strings.CutSuffix(name, "-Id"); ok && (begin == "X-Request" || strings.HasPrefix(name, "X-Broker-")) {
+		return begin + "-ID"
+	}
+	return name
 }

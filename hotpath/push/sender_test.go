@@ -147,7 +147,8 @@ func TestTheHeadersOfAnAttemptHaveNoSecrets(t *testing.T) {
 		require.NotContains(t, value, "secret", name)
 	}
 	for name, value := range map[string]string{"X-Kind": "order", "Content-Type": "text/plain", "X-Broker-Test": "true",
-		"X-Broker-Message-ID": "m-1", "X-Broker-Consumer-ID": "k", "Nats-TTL": "1h"} {
+		"X-Broker-Message-ID": "m-1", "X-Broker-Consumer-ID": "k", "Nats-TTL": "1h",
+		"X-Request-ID": v.job() + "-0"} {
 		require.Equal(t, value, got[name], name)
 	}
 	for _, name := range []string{"Authorization", "T", "User-Agent", "Content-Length", "Host", "Nats-Rollup"} {

@@ -101,14 +101,14 @@ func (s *servers) greet(ctx context.Context, raw net.Conn, to server, credential
 	return l, raw.SetDeadline(time.Time{})
 }
 
-// logIn sends CONNECT, waits until the server has taken it, and subscribes to the acknowledgements.
+// logIn sends CONNECT, subscribes to the acknowledgements, and waits until the server has taken both.
 func (l *link) logIn(secured bool, credentials login) error {
 	options, err := json.Marshal(hello{TLSRequired: secured, Name: "penstock", Lang: "go", Version: "1", Protocol: 1,
 		Headers: true, NoResponders: true, login: credentials})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(l.w, "CONNECT %s\r\nPING\r\n", options)
+	fmt.Fprintf(l.w, "CONNECT %s\r\nSUB %s.* 1\r\nPING\r\n", options, l.inbox)
 	if err := l.w.Flush(); err != nil {
 		return err
 	}
@@ -119,8 +119,7 @@ func (l *link) logIn(secured bool, credentials login) error {
 		}
 		switch f.verb {
 		case "PONG":
-			fmt.Fprintf(l.w, "SUB %s.* 1\r\n", l.inbox)
-			return l.w.Flush()
+			return nil
 		case "-ERR":
 			return &refusal{f.text}
 		case "INFO":

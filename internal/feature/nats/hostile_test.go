@@ -121,13 +121,14 @@ func TestAHostileServerEndsItsOwnConnection(t *testing.T) {
 		stranger
 		words string
 	}{
-		"http":         {stranger{first: "HTTP/1.1 400 Bad Request\r\n\r\n"}, errNotNATS.Error()},
-		"no JSON":      {stranger{first: "INFO x\r\n"}, errNotNATS.Error()},
-		"no payload":   {stranger{first: `INFO {"headers":true}` + "\r\n"}, errNotNATS.Error()},
-		"old":          {stranger{first: `INFO {"max_payload":100}` + "\r\n"}, errOld.Error()},
-		"long INFO":    {stranger{first: "INFO " + strings.Repeat("x", readBuffer)}, errSaysTooMuch.Error()},
-		"other words":  {stranger{first: aServer, welcome: "HELLO\r\n"}, errNotNATS.Error()},
-		"huge message": {stranger{first: aServer, welcome: "PONG\r\nMSG a 1 4611686018427387904\r\n"}, errSaysTooMuch.Error()},
+		"http":        {stranger{first: "HTTP/1.1 400 Bad Request\r\n\r\n"}, errNotNATS.Error()},
+		"no JSON":     {stranger{first: "INFO x\r\n"}, errNotNATS.Error()},
+		"no payload":  {stranger{first: `INFO {"headers":true}` + "\r\n"}, errNotNATS.Error()},
+		"old":         {stranger{first: `INFO {"max_payload":100}` + "\r\n"}, errOld.Error()},
+		"long INFO":   {stranger{first: "INFO " + strings.Repeat("x", readBuffer)}, errSaysTooMuch.Error()},
+		"other words": {stranger{first: aServer, welcome: "HELLO\r\n"}, errNotNATS.Error()},
+		"huge message": {stranger{first: aServer, welcome: "PONG\r\nMSG a 1 4611686018427387904\r\n"},
+			errSaysTooMuch.Error()},
 		"overflow":     {stranger{first: aServer, welcome: "PONG\r\nMSG a 1 18446744073709551616\r\n"}, errNotNATS.Error()},
 		"negative":     {stranger{first: aServer, welcome: "PONG\r\nMSG a 1 -1\r\n"}, errNotNATS.Error()},
 		"few fields":   {stranger{first: aServer, welcome: "PONG\r\nMSG a\r\n"}, errNotNATS.Error()},
