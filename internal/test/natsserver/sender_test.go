@@ -27,13 +27,13 @@ import (
 
 // A rig is a sender with its table.
 type rig struct {
-	t      *testing.T
+	t      testing.TB
 	table  *push.Senders
 	sender *nats.Sender
 	ids    *ident.Generator
 }
 
-func newRig(t *testing.T, idle time.Duration, options ...egress.Options) *rig {
+func newRig(t testing.TB, idle time.Duration, options ...egress.Options) *rig {
 	t.Helper()
 	var o egress.Options
 	for _, given := range options {
@@ -353,4 +353,32 @@ func TestTheRulesForAddressesHoldForServers(t *testing.T) {
 	require.False(t, res.Sent)
 	require.Zero(t, res.Status)
 	require.Contains(t, egress.Say(res.Err), "a loopback address")
+}
+
+func BenchmarkAttempts(b *testing.B) {
+	s := startServer(b)
+	js := s.connect()
+	if _, err := js.AddStream(&natsgo.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}); err != nil {
+		b.Fatal(err)
+	}
+	r := newRig(b, 0)
+	target, err := r.table.Target(egress.ToConsumers, s.url("orders.new"), "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	p, k := &policy.Policy{}, &durable.Consumer{No: 7, ID: "k"}
+	payload := strings.Repeat("x", 1024)
+	var mu sync.Mutex
+	b.SetParallelism(64)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			mu.Lock()
+			m := r.message(payload)
+			mu.Unlock()
+			if res := target.Send(b.Context(), push.Attempt{Message: m, Consumer: k, Policy: p, No: 1},
+				time.Now().Add(time.Minute)); res.Status != 200 {
+				b.Fatalf("%+v", res)
+			}
+		}
+	})
 }

@@ -54,14 +54,14 @@ func serve(file string) error {
 
 // A natsServer is a process with a server on loopback.
 type natsServer struct {
-	t      *testing.T
+	t      testing.TB
 	addr   string
 	config string
 	cmd    *exec.Cmd
 }
 
 // startServer starts a server with JetStream and those lines of configuration.
-func startServer(t *testing.T, lines ...string) *natsServer {
+func startServer(t testing.TB, lines ...string) *natsServer {
 	t.Helper()
 	folder := t.TempDir()
 	s := &natsServer{t: t, addr: freeAddress(t), config: filepath.Join(folder, "nats.conf")}
@@ -75,7 +75,7 @@ func startServer(t *testing.T, lines ...string) *natsServer {
 
 // freeAddress is an address below the ports of outgoing connections: one that is free now stays free while the server
 // is away.
-func freeAddress(t *testing.T) string {
+func freeAddress(t testing.TB) string {
 	t.Helper()
 	for range 100 {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000)))
