@@ -9,6 +9,8 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.1.4
 PLATFORMS ?=
 # Arguments, e.g. make test ARGS='-run TestMySQL ./durable/...'
 ARGS      ?=
+# Of build: optional parts, e.g. make build TAGS=nats
+TAGS      ?=
 BENCH     ?=
 FUZZTIME  ?= 10s
 MINUTES   ?= 30
@@ -42,8 +44,8 @@ listen: ## run a push consumer that prints what it gets, on 127.0.0.1:9000; ON= 
 demo-responses: ## show a response on its way back: a sender, a slow receiver and a broker, for seconds
 	$(GO) run ./cmd/broker demo-responses
 
-build: ## build bin/broker and bin/bench, static
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/broker ./cmd/broker
+build: ## build bin/broker and bin/bench, static; TAGS=nats: with the sender of docs/nats.md
+	CGO_ENABLED=0 $(GO) build -trimpath -tags '$(TAGS)' -ldflags '-s -w -X main.version=$(VERSION)' -o bin/broker ./cmd/broker
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/bench ./cmd/bench
 
 dist: ## build what a release has into dist/: archives, deb, rpm, SBOMs, the chart, digests; PLATFORMS=
@@ -83,10 +85,11 @@ contract: ## compare openapi.json with what tests of ./api and ./cmd/broker send
 	PENSTOCK_TEST_SERVERS=none $(GO) test -count=1 -skip '/real.servers$$' -run "^($$tests)\$$" ./cmd/broker && \
 	$(GO) run -C internal/test/contract . $(ARGS) "$$folder"
 
-modules: ## test the Helm chart, docker-compose.yml, the SQL for MySQL 8 and the archive in S3-compatible stores
+modules: ## test the chart, docker-compose.yml, the SQL for MySQL 8, S3-compatible stores, the sender of NATS
 	$(GO) test -C internal/test/deployment -count=1 ./... # what they read is outside of the module: no cache sees it change
 	$(GO) test -C internal/test/mysqlgrammar -count=1 ./...
 	$(GO) test -C internal/test/objectstore -count=1 ./...
+	$(GO) test -C internal/test/natsserver -count=1 ./...
 
 lint: ## check format, bounds of lines and functions, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }
@@ -94,11 +97,13 @@ lint: ## check format, bounds of lines and functions, go vet, staticcheck
 	$(GO) vet ./...
 	$(GO) vet -tags clockjump ./cmd/broker
 	$(GO) vet -tags galera ./cmd/broker
+	$(GO) vet -tags nats ./cmd/broker
 	$(GO) vet -C clients/go ./... # a module of its own
 	$(GO) vet -C internal/test/contract . # another one
 	$(GO) vet -C internal/test/deployment ./...
 	$(GO) vet -C internal/test/mysqlgrammar ./...
 	$(GO) vet -C internal/test/objectstore ./...
+	$(GO) vet -C internal/test/natsserver ./...
 	$(GO) run $(STATICCHECK) ./...
 	cd clients/go && $(GO) run $(STATICCHECK) ./...
 	@git ls-files '*.go' | grep -v -e _test.go -e internal/test/ | xargs wc -l | awk '$$1 > 350 && $$2 != "total" {print "a second noun?", $$2, $$1, "lines"}'

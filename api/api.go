@@ -135,6 +135,8 @@ type Senders interface {
 	Kind(rawURL string) policy.Kind
 	// Check refuses a callback URL that cannot be sent to. The client gets its error.
 	Check(rawURL string) error
+	// Fits refuses a policy with which the sender of a callback URL cannot send, with a *policy.FieldError.
+	Fits(rawURL string, p *policy.Policy) error
 }
 
 // States is the part of consumerstate.Keeper used here.

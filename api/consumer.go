@@ -139,6 +139,9 @@ func (a *API) readConsumer(ctx context.Context, f form, put *durable.ConsumerPut
 	if put.Policy, err = a.policy(ctx, put.ChannelID, f); err != nil {
 		return 0, err
 	}
+	if err = a.fits(ctx, put, f); err != nil {
+		return 0, err
+	}
 	if err = a.checkTimeout(ctx, put, f); err != nil {
 		return 0, err
 	}
@@ -159,6 +162,7 @@ var kinds = map[policy.Kind]string{
 	policy.ByPull: "a pull consumer, which the broker does not call",
 	policy.ByHTTP: "a consumer with an http or https callbackUrl",
 	policy.ByMail: "a consumer with a mailto: callbackUrl",
+	policy.ByNATS: "a consumer with a nats: or tls: callbackUrl",
 }
 
 // applicable refuses a field that means nothing to a consumer of the type and callback that the PUT leaves
@@ -167,22 +171,11 @@ func (a *API) applicable(ctx context.Context, put *durable.ConsumerPut, f form) 
 	if !slices.ContainsFunc(foreign(0), func(name string) bool { return f[name] != "" }) {
 		return nil
 	}
-	var left durable.Consumer
-	if put.Type == nil || put.CallbackURL == nil || *put.Type == durable.Pull {
-		if err := a.fresh(ctx); err != nil {
-			return err
-		}
-		if k := a.o.Catalogue.Consumer(put.ChannelID, put.ID); k != nil {
-			left = *k
-		}
+	left, err := a.left(ctx, put, put.Type == nil || put.CallbackURL == nil || *put.Type == durable.Pull)
+	if err != nil {
+		return err
 	}
 	record, protocol := left.Policy, left.Protocol
-	if put.Type != nil {
-		left.Type = *put.Type
-	}
-	if put.CallbackURL != nil {
-		left.CallbackURL = *put.CallbackURL
-	}
 	kind := a.kindOf(&left)
 	for _, name := range foreign(kind) {
 		if f[name] == "" || name == "protocol" && protocol == f[name] || a.o.Policies.Same(record, name, f[name]) {
@@ -190,6 +183,50 @@ func (a *API) applicable(ctx context.Context, put *durable.ConsumerPut, f form) 
 		}
 		return problem.Newf(fasthttp.StatusBadRequest, "unknown_field", "The field %s means nothing to %s. Neither do %s.",
 			name, kinds[kind], strings.Join(foreign(kind), ", "))
+	}
+	return nil
+}
+
+// left returns the consumer with the type and callback that a PUT leaves it with, and with all else as it is,
+// where known asks for that.
+func (a *API) left(ctx context.Context, put *durable.ConsumerPut, known bool) (left durable.Consumer, err error) {
+	if known {
+		if err := a.fresh(ctx); err != nil {
+			return left, err
+		}
+		if k := a.o.Catalogue.Consumer(put.ChannelID, put.ID); k != nil {
+			left = *k
+		}
+	}
+	if put.Type != nil {
+		left.Type = *put.Type
+	}
+	if put.CallbackURL != nil {
+		left.CallbackURL = *put.CallbackURL
+	}
+	return left, nil
+}
+
+// fits refuses a policy with which the sender of the callback cannot send, what the consumer keeps of it
+// included. Those of http and of mails can with each.
+func (a *API) fits(ctx context.Context, put *durable.ConsumerPut, f form) error {
+	const all = policy.ByHTTP | policy.ByMail
+	if a.o.Senders == nil || put.CallbackURL == nil && f["authorization"] == "" ||
+		put.CallbackURL != nil && a.o.Senders.Kind(*put.CallbackURL)&^all == 0 {
+		return nil
+	}
+	left, err := a.left(ctx, put, true)
+	if err != nil || a.kindOf(&left)&(all|policy.ByPull) != 0 {
+		return err
+	}
+	record := left.Policy
+	if put.Policy != nil {
+		if record, err = put.Policy(record); err != nil {
+			return badField(err)
+		}
+	}
+	if err := a.o.Senders.Fits(left.CallbackURL, a.o.Policies.Of(record)); err != nil {
+		return badField(err)
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ var fieldValues = map[string]struct {
 		strings.Repeat("{{job}}", 65)}},
 }
 
-// mailToo has senders of http, https and mailto.
+// mailToo has senders of http, https, mailto and nats. That of nats cannot send with oauth2.
 type mailToo struct{}
 
 func (mailToo) Kind(rawURL string) policy.Kind {
@@ -79,8 +79,17 @@ func (mailToo) Kind(rawURL string) policy.Kind {
 		return policy.ByHTTP
 	case "mailto":
 		return policy.ByMail
+	case "nats":
+		return policy.ByNATS
 	}
 	return 0
+}
+
+func (m mailToo) Fits(rawURL string, p *policy.Policy) error {
+	if _, ok := p.Authorization.OAuth2(); ok && m.Kind(rawURL) == policy.ByNATS {
+		return &policy.FieldError{Field: "authorization", Problem: "must be another one"}
+	}
+	return nil
 }
 
 func (m mailToo) Check(rawURL string) error {

@@ -65,9 +65,32 @@ func TestAConsumerOfMailsHasTheFieldsOfMailsAlone(t *testing.T) {
 	}
 	w.put("/channel/c/consumer/k", "callbackUrl=http://localhost/&subject=z").problem(400, "unknown_field")
 	w.put("/channel/c/consumer/k", "callbackUrl=http://localhost/&subject=x").is(200) // as GET shows it
-	for _, other := range []string{"nats://localhost/x", "ftp://a/b", "NATS:x"} {
+	for _, other := range []string{"amqp://localhost/x", "ftp://a/b", "FTP:x"} {
 		r := w.put("/channel/c/consumer/k", "callbackUrl="+other).problem(400, "invalid_callback")
 		require.Contains(t, r.Body, "no sender")
 	}
 	w.put("/channel/c/consumer/k", "callbackUrl=/x").problem(400, "invalid_callback")
+}
+
+// A policy that the sender cannot send with is refused whichever way the consumer would come to it.
+func TestAConsumerOfNATSHasTheFieldsOfNATSAlone(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.Senders = mailToo{} })
+	w.channel()
+	w.put("/channel/c/consumer/k", "callbackUrl=nats://localhost/x&authorization=basic+a:b&identity=minimal&"+
+		"headers=Nats-TTL:1h&signingSecret=generate&adaptive=true").is(201)
+	for _, field := range []string{"protocol=h2", "responses=store", "retryOn=5xx", "async=true", "subject=x"} {
+		r := w.put("/channel/c/consumer/k", field).problem(400, "unknown_field")
+		require.Contains(t, r.Body, "a nats: or tls: callbackUrl")
+	}
+	const oauth2 = "authorization=oauth2+http://localhost/token+id+secret"
+	before := w.get("/channel/c/consumer/k").Body
+	for _, path := range []string{"/channel/c/consumer/k", "/channel/c/consumer/new"} {
+		r := w.put(path, oauth2+"&callbackUrl=nats://localhost/x").problem(400, "invalid_policy")
+		require.Contains(t, r.Body, "The field authorization must be another one.")
+	}
+	w.put("/channel/c/consumer/k", oauth2).problem(400, "invalid_policy")
+	require.Equal(t, before, w.get("/channel/c/consumer/k").Body)
+	w.put("/channel/c/consumer/k", oauth2+"&callbackUrl=http://localhost/").is(200)
+	w.put("/channel/c/consumer/k", "callbackUrl=nats://localhost/x").problem(400, "invalid_policy") // it keeps oauth2
+	w.put("/channel/c/consumer/k", "callbackUrl=nats://localhost/x&authorization=").is(200)
 }

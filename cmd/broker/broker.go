@@ -79,6 +79,7 @@ type broker struct {
 	client    *egress.Client
 	senders   *push.Senders
 	mails     *mail.Sender
+	nats      optionalSender
 	plane     *hotpath.Plane
 	balancer  *balance.Balancer
 	tracer    *tracing.Tracer // nil: nothing is traced
@@ -195,7 +196,7 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 	}
 	b.client = egress.NewClient(egress.Options{Policy: callbacks, Fetch: fetches, UserAgent: cfg.UserAgent,
 		MaxConnsPerHost: cfg.PushConcurrency})
-	b.senders, b.mails = cfg.newSenders(callbacks, b.client, b.catalogue)
+	b.senders, b.mails, b.nats = cfg.newSenders(callbacks, b.client, b.catalogue)
 	b.openTracer()
 	b.wire(watch, callbacks, fetches)
 	err = b.listen() // named, so that a failure closes the rest
@@ -289,6 +290,9 @@ func (b *broker) close() {
 	b.tracer.Close() // what was recorded up to the end
 	if b.client != nil {
 		b.client.Close()
+	}
+	if b.nats.close != nil {
+		b.nats.close()
 	}
 	if b.redis != nil {
 		_ = b.redis.Close()

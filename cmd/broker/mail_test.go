@@ -100,7 +100,7 @@ func TestAConsumerGetsItsJobsByMail(t *testing.T) {
 
 		for callback, code := range map[string]string{
 			"mailto:a@example.net": "callback_refused", "mailto:a": "invalid_callback",
-			"mailto:a@example.com%0d%0aBcc:b@example.com": "invalid_callback", "nats://localhost:4222/x": "invalid_callback",
+			"mailto:a@example.com%0d%0aBcc:b@example.com": "invalid_callback", "amqp://localhost:5672/x": "invalid_callback",
 			"mailto:a@example.com?subject=x": "invalid_callback"} {
 			requireProblem(t, s.tryCallback(callback), 400, code)
 		}
@@ -118,7 +118,7 @@ func TestWithoutAMailServerMailCallbacksAreRefused(t *testing.T) {
 	r := s.tryCallback("mailto:a@example.com")
 	requireProblem(t, r, 400, "callback_refused")
 	require.Contains(t, r.body, "BROKER_ALERT_SMTP_URL is missing")
-	r = s.tryCallback("nats://localhost:4222/x")
+	r = s.tryCallback("amqp://localhost:5672/x")
 	requireProblem(t, r, 400, "invalid_callback")
 	require.Contains(t, r.body, "http, https, mailto")
 	require.Contains(t, p.log.String(), "BROKER_ALERT_SMTP_URL is missing")

@@ -5,6 +5,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/mail"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/tool/egress"
+	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 // checkMail checks the settings of mails.
@@ -39,11 +40,20 @@ func (c *config) mailServer() *mail.Server {
 	return server
 }
 
+// An optionalSender is a sender that some builds have: its row, or that it is absent, what its consumers share, and
+// how it ends.
+type optionalSender struct {
+	row    push.Sender
+	bounds []*share.Bound
+	close  func()
+}
+
 // newSenders makes the table of senders. The settings are checked. With nil the table checks callback URLs only.
 func (c *config) newSenders(callbacks egress.Policy, client *egress.Client, of *catalogue.Catalogue) (*push.Senders,
-	*mail.Sender) {
+	*mail.Sender, optionalSender) {
 	domains, _ := mail.Domains(c.MailDomains)
 	mails := mail.New(mail.Options{Server: c.mailServer(), Missing: "BROKER_ALERT_SMTP_URL", Domains: domains,
 		Catalogue: of})
-	return push.NewSenders(push.Web(client, callbacks), mails.Row()), mails
+	nats := natsSender(callbacks, client)
+	return push.NewSenders(push.Web(client, callbacks), mails.Row(), nats.row), mails, nats
 }

@@ -161,7 +161,7 @@ func (b *broker) applySeeds(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	senders, _ := b.cfg.newSenders(policy, nil, nil)
+	senders, _, _ := b.cfg.newSenders(policy, nil, nil)
 	seed.Consumers = slices.DeleteFunc(seed.Consumers, func(c seedfile.Consumer) bool {
 		if c.CallbackURL == "" {
 			return false

@@ -142,7 +142,7 @@ func (b *broker) registerGauges(registry *prometheus.Registry, bodies *share.Bou
 	if b.tracer != nil {
 		registry.MustRegister(b.tracer.Counted())
 	}
-	registry.MustRegister(share.Collector(append(slices.Concat(b.room.Bounds(), b.responses.Bounds(), b.places.Bounds(), b.bulks.Bounds(), b.client.Bounds(), b.mails.Bounds(), b.plane.Publisher.Bounds(), b.status.Bounds()), b.answers, b.waiters, b.streams, bodies)))
+	registry.MustRegister(share.Collector(append(slices.Concat(b.room.Bounds(), b.responses.Bounds(), b.places.Bounds(), b.bulks.Bounds(), b.client.Bounds(), b.mails.Bounds(), b.nats.bounds, b.plane.Publisher.Bounds(), b.status.Bounds()), b.answers, b.waiters, b.streams, bodies)))
 	registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_fanout_pending_messages",
 			Help: "Committed messages that wait for Redis."}, func() float64 { return float64(b.plane.FanoutPending()) }),

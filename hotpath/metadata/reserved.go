@@ -33,6 +33,7 @@ var reservedGroups = []reservedGroup{
 	{"Accept Accept-* Range If-*", "they ask for another answer, or for none"},
 	{"Origin Referer Sec-* Access-Control-*", "a browser's: what keeps forged requests out reads them"},
 	{"Webhook-*", "the signature of whoever sends a webhook, which is the broker"},
+	{"Nats-*", "a NATS server takes them for orders: to drop what the stream has, or to refuse the message"},
 }
 
 // reservedNames and reservedPrefixes are the names of reservedGroups, folded.

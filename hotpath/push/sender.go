@@ -62,6 +62,17 @@ type Sender struct {
 	// one of egress.Policy.CheckURL.
 	Check  func(rawURL string) error
 	Target func(rule egress.Rule, rawURL, protocol string) (Target, error)
+	// Fits refuses a policy with which it cannot send, with a *policy.FieldError. nil: it can with each.
+	Fits func(p *policy.Policy) error
+}
+
+// Absent is the row of schemes that another build of the program has a sender for. It refuses their URLs,
+// and says which build that is.
+func Absent(build string, schemes ...string) Sender {
+	err := problem.Newf(400, "invalid_callback", "This broker is built without its sender for callbackUrls with %s: %s "+
+		"has it.", strings.Join(schemes, ", "), build)
+	return Sender{Schemes: schemes, Check: func(string) error { return err },
+		Target: func(egress.Rule, string, string) (Target, error) { return nil, err }}
 }
 
 // Senders is the table of senders. It never changes.
@@ -76,7 +87,9 @@ func NewSenders(rows ...Sender) *Senders {
 	for i := range rows {
 		for _, scheme := range rows[i].Schemes {
 			s.of[scheme] = &rows[i]
-			s.schemes = append(s.schemes, scheme)
+			if rows[i].Kind != 0 { // else it is absent
+				s.schemes = append(s.schemes, scheme)
+			}
 		}
 	}
 	slices.Sort(s.schemes)
@@ -108,6 +121,14 @@ func (s *Senders) Check(rawURL string) error {
 		return err
 	}
 	return found.Check(rawURL)
+}
+
+// Fits refuses a policy with which the sender of a callback URL cannot send. The error is that of Sender.Fits.
+func (s *Senders) Fits(rawURL string, p *policy.Policy) error {
+	if found, err := s.sender(rawURL); err == nil && found.Fits != nil {
+		return found.Fits(p)
+	}
+	return nil
 }
 
 // Target is the method of Deliverer.

@@ -79,7 +79,23 @@ func TestTheSchemeOfACallbackChoosesItsSender(t *testing.T) {
 	defer client.Close()
 	s := NewSenders(Web(client, egress.Policy{}), Sender{Schemes: []string{"card"}, Kind: policy.ByMail,
 		Check:  func(string) error { return nil },
-		Target: func(egress.Rule, string, string) (Target, error) { return card, nil }})
+		Target: func(egress.Rule, string, string) (Target, error) { return card, nil },
+		Fits: func(p *policy.Policy) error {
+			if p.Ordered {
+				return &policy.FieldError{Field: "ordered", Problem: "is not for cards"}
+			}
+			return nil
+		}}, Absent("the build for pigeons", "pigeon", "dove"))
+	for _, absent := range []string{"pigeon:x", "DOVE://x"} {
+		require.Zero(t, s.Kind(absent))
+		require.ErrorContains(t, s.Check(absent), "the build for pigeons has it")
+		_, err := s.Target(egress.ToConsumers, absent, "")
+		require.ErrorContains(t, err, "pigeon, dove")
+		require.NoError(t, s.Fits(absent, &policy.Policy{Ordered: true}))
+	}
+	require.NoError(t, s.Fits("card:x", &policy.Policy{}))
+	require.ErrorContains(t, s.Fits("card:x", &policy.Policy{Ordered: true}), "not for cards")
+	require.NoError(t, s.Fits("http://x/", &policy.Policy{Ordered: true}))
 	require.NoError(t, s.Check("CARD:somewhere"))
 	require.NoError(t, s.Check("https://example.com/"))
 	require.ErrorIs(t, s.Check("http://169.254.169.254/"), egress.ErrForbidden)
@@ -109,6 +125,39 @@ func TestASenderGetsTheMessageWithItsConsumerAndPolicy(t *testing.T) {
 	v.lease.Attempt = 3
 	require.Equal(t, 250, v.send(t.Context(), p, time.Now().Add(time.Hour)).Status)
 	require.Equal(t, []Attempt{{Message: v.msg, Consumer: v.consumer, Policy: p, No: 3, delivery: v}}, card.got)
+}
+
+// Readers of a stream get neither the token of the consumer nor its credentials with a message.
+func TestTheHeadersOfAnAttemptHaveNoSecrets(t *testing.T) {
+	v, _ := direct(&postcard{})
+	v.consumer.Token, v.msg.Key = "secret-token", "m-1"
+	v.msg.Headers = []byte("X-Kind:order\nNats-Rollup:all\n")
+	fields := map[string]string{"authorization": "basic ann:secret", "headers": "Nats-TTL: 1h"}
+	headers := func() map[string]string {
+		record, err := v.d.settings.Policies.Merge("", fields, time.Now())
+		require.NoError(t, err)
+		v.consumer.Policy = record
+		got := map[string]string{}
+		a := Attempt{Message: v.msg, Consumer: v.consumer, No: 3, Test: true, delivery: v}
+		a.Headers(func(name, value string) { got[name] = value })
+		return got
+	}
+	got := headers()
+	for name, value := range got {
+		require.NotContains(t, value, "secret", name)
+	}
+	for name, value := range map[string]string{"X-Kind": "order", "Content-Type": "text/plain", "X-Broker-Test": "true",
+		"X-Broker-Message-ID": "m-1", "X-Broker-Consumer-ID": "k", "Nats-TTL": "1h",
+		"X-Request-ID": v.job() + "-0"} {
+		require.Equal(t, value, got[name], name)
+	}
+	for _, name := range []string{"Authorization", "T", "User-Agent", "Content-Length", "Host", "Nats-Rollup"} {
+		require.NotContains(t, got, name)
+	}
+	fields["identity"] = "minimal"
+	got = headers()
+	require.Equal(t, "m-1", got["webhook-id"])
+	require.NotContains(t, got, "X-Broker-Message-ID")
 }
 
 // What a sender of another protocol says decides, not what its status would be in HTTP.

@@ -215,7 +215,7 @@ type GroupForm struct {
 type ConsumerForm struct {
 	Name  *string `form:"name"`  // as of a ProducerForm
 	Token *string `form:"token"` // as of a ProducerForm
-	// absolute http or https URL, or mailto:ADDRESSES; empty: none, which only a pull consumer may have
+	// absolute http or https URL, mailto:ADDRESSES, nats://HOST/SUBJECT; empty: none, which only a pull consumer may have
 	CallbackURL *string `form:"callbackUrl"`
 	Type        *string `form:"type"`     // "push" or "pull"; empty: push
 	Protocol    *string `form:"protocol"` // "h2", or "auto": on https; empty: HTTP/1.1

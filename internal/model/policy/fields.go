@@ -56,17 +56,17 @@ var fields = table[Policy]{
 		func(p *Policy) *time.Duration { return &p.TombstoneWindow })),
 	ofHTTP(value("statusUrl", "a URL with `{messageID}`: the broker asks it before it repeats an attempt that the consumer may have processed",
 		parseStatusURL, func(p *Policy) *StatusURL { return &p.StatusURL })),
-	ofHTTP(secret("signingSecret", "`whsec_` and base64 of 24 to 64 bytes, or `generate`: signs deliveries as Standard Webhooks. Shown once",
+	ofHeaders(secret("signingSecret", "`whsec_` and base64 of 24 to 64 bytes, or `generate`: signs deliveries as Standard Webhooks. Shown once",
 		parseSecret, func(p *Policy) *Secret { return &p.SigningSecret })),
-	ofHTTP(secret("signingSecretPrevious", "the secret before; it signs too until `signingOverlap` has passed. Set by a change of `signingSecret`",
+	ofHeaders(secret("signingSecretPrevious", "the secret before; it signs too until `signingOverlap` has passed. Set by a change of `signingSecret`",
 		parsePrevious, func(p *Policy) *Secret { return &p.SigningSecretPrevious })),
-	ofHTTP(duration("signingOverlap", "a duration from `0` to `720h`: how long a replaced secret still signs", 0, 720*time.Hour,
+	ofHeaders(duration("signingOverlap", "a duration from `0` to `720h`: how long a replaced secret still signs", 0, 720*time.Hour,
 		func(p *Policy) *time.Duration { return &p.SigningOverlap })),
-	ofHTTP(value("headers", "up to 20 lines `Name: value`: sent with each attempt. Secrets belong into `authorization`",
+	ofHeaders(value("headers", "up to 20 lines `Name: value`: sent with each attempt. Secrets belong into `authorization`",
 		parseHeaders, func(p *Policy) *Headers { return &p.Headers })),
-	ofHTTP(secret("authorization", "`basic user:password`, `bearer TOKEN`, `oauth2 TOKEN_URL CLIENT_ID CLIENT_SECRET [SCOPE...]`, or any other scheme and its credentials, sent as they are: `Splunk TOKEN`. The case of a scheme does not matter. The credentials of each attempt, never shown",
+	ofHeaders(secret("authorization", "`basic user:password`, `bearer TOKEN`, `oauth2 TOKEN_URL CLIENT_ID CLIENT_SECRET [SCOPE...]`, or any other scheme and its credentials, sent as they are: `Splunk TOKEN`. The case of a scheme does not matter. The credentials of each attempt, never shown. Of a [NATS](nats.md) callback: `basic`, `bearer`, `nkey SEED` or `jwt JWT SEED`, those of the connection",
 		parseAuthorization, func(p *Policy) *Authorization { return &p.Authorization })),
-	ofHTTP(value("identity", "`full`, or `minimal`: what a delivery tells the consumer beside the payload and its metadata. `minimal` leaves out the token of the consumer, each `X-Broker-*` header and `X-Request-ID`; `webhook-id` and `webhook-timestamp` are then always there",
+	ofHeaders(value("identity", "`full`, or `minimal`: what a delivery tells the consumer beside the payload and its metadata. `minimal` leaves out the token of the consumer, each `X-Broker-*` header and `X-Request-ID`; `webhook-id` and `webhook-timestamp` are then always there",
 		parseDisclosure, func(p *Policy) *Disclosure { return &p.Identity })),
 	value("dlq", "`keep`, `redrive` after recovery, `forward:CHANNEL`, or `expire:DURATION`: what becomes of dead letters",
 		parseDLQ, func(p *Policy) *DLQ { return &p.DLQ }),
@@ -97,10 +97,13 @@ var fields = table[Policy]{
 }
 
 // ofPush is a field that does not apply to a pull consumer, which the broker does not call.
-func ofPush[P any](f field[P]) field[P] { return of(ByHTTP|ByMail, f) }
+func ofPush[P any](f field[P]) field[P] { return of(ByHTTP|ByMail|ByNATS, f) }
 
 // ofHTTP is a field of requests and their answers.
 func ofHTTP[P any](f field[P]) field[P] { return of(ByHTTP, f) }
+
+// ofHeaders is a field of what is sent with a payload: headers, credentials, signatures.
+func ofHeaders[P any](f field[P]) field[P] { return of(ByHTTP|ByNATS, f) }
 
 // ofAnswers is a field of what consumers answer with.
 func ofAnswers[P any](f field[P]) field[P] { return of(ByPull|ByHTTP, f) }

@@ -9,4 +9,5 @@ const (
 	ByPull Kind = 1 << iota // its workers ask
 	ByHTTP                  // requests to an http or https callback
 	ByMail                  // mails to a mailto callback
+	ByNATS                  // messages to a subject of a nats or tls callback
 )

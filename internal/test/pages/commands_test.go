@@ -60,6 +60,7 @@ var commands = map[string]string{
 	"docs/how-to/outbox.md":          "a package for Python; the tests of the outbox run the command",
 	"docs/how-to/tls-and-http2.md":   "settings, whose tests set them with certificates of their own",
 	"docs/operate/check.md":          "one command, whose tests run it in each state",
+	"docs/nats.md":                   "needs a server; the tests of the module natsserver do what they do",
 	"docs/operate/galera.md":         "settings of a cluster; make galera runs one",
 	"docs/operate/kubernetes.md":     "needs a cluster; the tests of the chart render it",
 	"docs/operate/packages.md":       "installs a package; make packages looks at it",

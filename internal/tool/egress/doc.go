@@ -20,4 +20,6 @@
 // shorter than that of the broker, Node.js has 5 s), and sleeps in one goroutine per host.
 // HTTP/2 uses net/http, with prior knowledge on http URLs and ALPN on https. What the consumer
 // refused unread is sent again, which is no repetition: RFC 9113 promises that it was not processed.
+//
+// Dial and Secure are connections to servers of other protocols, under the same rules.
 package egress

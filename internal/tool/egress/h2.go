@@ -18,8 +18,6 @@ import (
 )
 
 const (
-	// dialTimeoutH2 bounds a connect and a TLS handshake of HTTP/2, each.
-	dialTimeoutH2 = 10 * time.Second
 	// unreadH2 is how much of one answer net/http takes before it is read, the least that HTTP/2
 	// begins with. An answer that waits for room takes this memory beside its room; net/http would
 	// take 4 MiB.
@@ -40,7 +38,7 @@ func newH2Client(c *Client, rule Rule) *h2Client {
 		return &http.Transport{
 			Protocols: &p,
 			DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-				conn, err := c.dialH2(ctx, rule, address)
+				conn, err := c.Dial(ctx, rule, address)
 				if err != nil {
 					return nil, err
 				}
@@ -51,7 +49,7 @@ func newH2Client(c *Client, rule Rule) *h2Client {
 				return conn, nil
 			},
 			TLSClientConfig:        c.opts.TLS.Clone(),
-			TLSHandshakeTimeout:    dialTimeoutH2,
+			TLSHandshakeTimeout:    dialTimeout,
 			DisableCompression:     true,
 			IdleConnTimeout:        c.opts.IdleTimeout,
 			MaxIdleConnsPerHost:    c.opts.MaxConnsPerHost,
@@ -67,26 +65,6 @@ func newH2Client(c *Client, rule Rule) *h2Client {
 		plain:  transport(true, func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) }),
 		secure: transport(false, func(p *http.Protocols) { p.SetHTTP1(true); p.SetHTTP2(true) }),
 	}
-}
-
-func (c *Client) dialH2(ctx context.Context, rule Rule, address string) (net.Conn, error) {
-	// net/http lets a dial outlive the request that wanted it.
-	ctx, cancel := context.WithTimeout(ctx, dialTimeoutH2)
-	defer cancel()
-	defer context.AfterFunc(c.dialer.life, cancel)()
-	tcp, err := c.dialer.dial(ctx, rule, address)
-	if err != nil {
-		return nil, err
-	}
-	return &trackedConn{conn: newConn(c, tcp)}, nil
-}
-
-// A trackedConn is one that net/http owns, cut at Close like the others.
-type trackedConn struct{ *conn }
-
-func (t *trackedConn) Close() error {
-	t.conn.close()
-	return nil
 }
 
 func (h *h2Client) close() {

@@ -115,7 +115,7 @@ func TestADeadAddressCostsAQuarterOfASecond(t *testing.T) {
 func TestAShortTimeIsSharedByAllAddresses(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer cancel()
-	dialing, stop := context.WithTimeout(context.WithoutCancel(untilEnd(ctx)), dialTimeoutH2)
+	dialing, stop := context.WithTimeout(context.WithoutCancel(untilEnd(ctx)), dialTimeout)
 	defer stop()
 	require.LessOrEqual(t, delayFor(dialing, 2), 50*time.Millisecond)
 	require.GreaterOrEqual(t, delayFor(dialing, 1000), leastDelay)

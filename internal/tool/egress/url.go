@@ -70,15 +70,10 @@ type destination struct {
 
 func (p Policy) parse(raw string) (destination, error) {
 	d, addr, err := split(raw)
-	switch {
-	case err != nil:
-		return d, err
-	case addr.IsValid():
-		return d, p.CheckAddr(addr)
-	case metadataNames[d.host]:
-		return d, fmt.Errorf("%w: %s is a cloud metadata service", ErrForbidden, d.host)
+	if err == nil {
+		err = p.checkHost(d.host, addr)
 	}
-	return d, nil
+	return d, err
 }
 
 // split takes a URL apart. addr is the host, if that is an address and no name.
@@ -119,15 +114,8 @@ func split(raw string) (d destination, addr netip.Addr, err error) {
 		}
 		d.port = strconv.Itoa(n)
 	}
-	d.host = strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
-	addr, literal, err := parseHost(d.host)
-	if err != nil {
+	if d.host, addr, err = plainHost(u.Hostname()); err != nil {
 		return d, addr, err
-	}
-	if literal {
-		d.host = addr.Unmap().String()
-	} else {
-		addr = netip.Addr{}
 	}
 	d.parsed = u
 	d.authority = u.Host

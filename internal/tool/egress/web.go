@@ -55,10 +55,10 @@ func (w *web) RoundTrip(r *http.Request) (*http.Response, error) {
 func newWebTransport(c *Client, rule Rule) *http.Transport {
 	return &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-			return c.dialH2(ctx, rule, address)
+			return c.Dial(ctx, rule, address)
 		},
 		TLSClientConfig:        c.opts.TLS.Clone(),
-		TLSHandshakeTimeout:    dialTimeoutH2,
+		TLSHandshakeTimeout:    dialTimeout,
 		DisableCompression:     true, // a small answer cannot become a large one
 		IdleConnTimeout:        c.opts.IdleTimeout,
 		MaxIdleConnsPerHost:    2,

@@ -1,0 +1,84 @@
+package nats
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/hotpath/push"
+	"github.com/penstock-broker/penstock/internal/model/policy"
+	"github.com/penstock-broker/penstock/internal/tool/egress"
+	"github.com/penstock-broker/penstock/internal/tool/share"
+)
+
+// stored is the answer of a stranger that acknowledges each message.
+func stored(inbox string) string {
+	return "MSG " + inbox + " 1 22\r\n" + `{"stream":"S","seq":1}` + "\r\n"
+}
+
+// Of more servers than there are connections the one whose connection rests longest loses it. Where all are in
+// use, an attempt waits as long as it has time, and its job goes back to the queue.
+func TestServersBeyondTheBoundWait(t *testing.T) {
+	client := egress.NewClient(egress.Options{})
+	s := New(patient(client))
+	defer func() { client.Close(); s.Close() }()
+	s.servers.places = share.New(share.Options{Name: "test", Most: 2})
+	send := func(server *stranger, within time.Duration) egress.Result {
+		target, err := s.Row().Target(egress.ToConsumers, "nats://"+server.addr+"/a", "")
+		require.NoError(t, err)
+		return target.Send(t.Context(), push.Attempt{Message: &durable.Message{}, Consumer: &durable.Consumer{},
+			Policy: &policy.Policy{}}, time.Now().Add(within))
+	}
+	var quick [3]*stranger
+	for i := range quick {
+		quick[i] = &stranger{first: aServer, welcome: "PONG\r\n", reply: stored}
+		quick[i].serve(t)
+		require.Equal(t, 200, send(quick[i], 2*time.Minute).Status)
+		require.LessOrEqual(t, s.servers.places.Taken(), int64(2))
+	}
+	require.Equal(t, 200, send(quick[0], 2*time.Minute).Status, "over a new connection")
+
+	var wg sync.WaitGroup
+	for range 2 {
+		deaf := &stranger{first: aServer, welcome: "PONG\r\n"}
+		deaf.serve(t)
+		wg.Go(func() { send(deaf, 3*time.Second) })
+		for line := range deaf.got {
+			if line[0] == 'H' { // HPUB: its connection is in use
+				break
+			}
+		}
+	}
+	res := send(quick[0], 100*time.Millisecond)
+	require.ErrorIs(t, res.Err, errPlaces)
+	require.True(t, res.Local, "it counts as no attempt")
+	require.Equal(t, 200, send(quick[0], 2*time.Minute).Status, "when the others are over")
+	wg.Wait()
+}
+
+// A server that announces its stop gets the acknowledgements that it owes, and no further message.
+func TestAServerThatStopsIsLeft(t *testing.T) {
+	stopping := &stranger{first: aServer, welcome: "PONG\r\n", reply: func(inbox string) string {
+		return `INFO {"headers":true,"max_payload":9999,"ldm":true}` + "\r\n" + stored(inbox)
+	}}
+	stopping.serve(t)
+	client := egress.NewClient(egress.Options{})
+	s := New(patient(client))
+	defer func() { client.Close(); s.Close() }()
+	target, err := s.Row().Target(egress.ToConsumers, "nats://"+stopping.addr+"/a", "")
+	require.NoError(t, err)
+	for range 3 {
+		require.Equal(t, 200, target.Send(t.Context(), push.Attempt{Message: &durable.Message{},
+			Consumer: &durable.Consumer{}, Policy: &policy.Policy{}}, time.Now().Add(2*time.Minute)).Status)
+	}
+	logins := 0
+	for len(stopping.got) > 0 {
+		if line := <-stopping.got; line == "PING" {
+			logins++
+		}
+	}
+	require.Equal(t, 3, logins)
+}
