@@ -62,17 +62,17 @@ var commands = map[string]string{
 	"docs/operate/check.md":                   "TestTheCommandsOfThePageAboutTheCheckWork",
 	"docs/operate/rehearsal.md":               "TestTheCommandsOfThePageAboutRehearsalsWork",
 	"docs/operate/systemd.md":                 "TestTheCommandsOfThePageAboutSystemdWork",
+	"docs/operate/galera.md":                  "TestTheCommandsOfThePagesAboutClustersFitTheProgram",
+	"docs/operate/kubernetes.md":              "TestTheCommandsOfThePagesAboutClustersFitTheProgram",
 	"clients/go/README.md":                    "TestTheProgramsOfTheGoClientsPageRun",
 	"clients/node/README.md":                  "TestThePagesOfTheNodeClientAreTrue",
 	"clients/python/README.md":                "TestThePythonPackageInstallsIntoACleanPlace",
 
-	"CONTRIBUTING.md":                "targets of make, which CI runs",
-	"docs/benchmarks.md":             "targets of make, minutes long",
-	"docs/explain/clients-beside.md": "a target of make, minutes long",
-	"docs/peers.md":                  "a target of make, minutes long",
-	"docs/operate/galera.md":         "settings of a cluster; make galera runs one",
-	"docs/operate/kubernetes.md":     "needs a cluster; the tests of the chart render it",
-	"docs/operate/packages.md":       "installs a package; make packages looks at it",
+	"CONTRIBUTING.md":                "what CI runs, for an hour; the tests below find its targets and the names of its Go tests",
+	"docs/benchmarks.md":             "minutes to hours long; tests find its targets, its benchmarks, and the flags of bench",
+	"docs/explain/clients-beside.md": "a target of make, ten minutes long",
+	"docs/peers.md":                  "installs other brokers, an hour long; the test below finds its flags",
+	"docs/operate/packages.md":       "needs packages, whose build takes minutes; make packages runs them in a folder",
 }
 
 // Each page with commands has a test that runs them, or the list says why not: a new page cannot be forgotten.
@@ -247,4 +247,22 @@ func TestEachGoTestOfAPageFindsSome(t *testing.T) {
 		}
 	}
 	require.Greater(t, found, 5)
+}
+
+// The flags of the page about other brokers are those of its program, which is a module of its own.
+func TestEachFlagOfThePageAboutPeersExists(t *testing.T) {
+	source, flags := read(t, "bench/peers/options.go")+read(t, "bench/peers/site.go"), 0
+	for _, words := range commandsOf(t, "docs/peers.md") {
+		if words[0] != "scripts/peers.sh" && words[0] != "bin/peers/peers" {
+			continue
+		}
+		for _, word := range words[1:] {
+			if name, ok := strings.CutPrefix(word, "-"); ok && name != "h" {
+				flags++
+				declared := regexp.MustCompile(`f\.\w+\((&[\w.]+, )?"` + name + `", |\n\t"` + name + `": +"`)
+				require.True(t, declared.MatchString(source), "%s", words)
+			}
+		}
+	}
+	require.Greater(t, flags, 5)
 }
