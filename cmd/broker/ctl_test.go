@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/test/script"
 )
 
 // A terminal runs commands of broker ctl.
@@ -200,9 +202,9 @@ func TestTheCommandsOfThePageOfCtlWork(t *testing.T) {
 	p := embeddedWorld(t).start("BROKER_OPEN_MANAGEMENT=false")
 	w := newTerminal(t, p)
 	w.ok("broker ctl channel set orders && broker ctl consumer set orders/billing type=pull")
-	script := strings.NewReplacer("https://broker.example", p.base, "pass show penstock", "echo "+adminToken).Replace(
-		pageCommands(t, "docs/ctl.md"))
-	out := w.ok("set -e -o pipefail\n" + script)
+	text := strings.NewReplacer("https://broker.example", p.base, "pass show penstock", "echo "+adminToken).Replace(
+		script.Commands(t, "docs/ctl.md"))
+	out := w.ok("set -e -o pipefail\n" + text)
 	require.Contains(t, out, "PENSTOCK OK - ")
 	require.Contains(t, out, "takes the token")
 	require.FileExists(t, filepath.Join(w.folder, "billing.json"))

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/test/script"
 )
 
 // The demo shows the response on its way back, needs no settings and leaves nothing behind.
@@ -34,6 +36,15 @@ func TestTheDemoOfResponsesShowsTheResponseComingBack(t *testing.T) {
 	left, err := os.ReadDir(folder)
 	require.NoError(t, err)
 	require.Empty(t, left)
+
+	// The page has the command, and shows what the demo prints.
+	page := fromRoot(t, "docs/responses.md")
+	require.Contains(t, script.Blocks(page, "sh"), "make demo-responses\n")
+	require.Contains(t, fromRoot(t, "Makefile"), "\n\t$(GO) run ./cmd/broker demo-responses\n")
+	for line := range strings.Lines(script.Blocks(page, "")[0]) {
+		_, step, _ := strings.Cut(line, " s  ")
+		require.Contains(t, stdout.String(), " s  "+step)
+	}
 }
 
 // A demo that is interrupted says so and leaves nothing behind.

@@ -39,6 +39,7 @@ type world struct {
 	t       testing.TB
 	env     []string
 	program string               // "": this test binary
+	folder  string               // where its brokers run; "": here
 	redis   *servers.RedisServer // nil: embedded
 	mysql   *servers.MySQLServer // nil: embedded or shared
 
@@ -118,6 +119,7 @@ func (w *world) run(program string, env ...string) *process {
 	addr := freeAddr(w.t)
 	p := &process{t: w.t, world: w, base: "http://" + addr, log: &syncBuffer{}, done: make(chan struct{})}
 	p.cmd = exec.Command(program, "serve")
+	p.cmd.Dir = w.folder
 	p.cmd.Env = append(clearedEnv(), envMain+"=1", "BROKER_LISTEN="+addr, "BROKER_ADMIN_TOKEN="+adminToken,
 		"BROKER_OPEN_MANAGEMENT=true", "BROKER_ALLOWED_HOSTS=b", // b is the Host of raw requests
 		"BROKER_AUTH_FAILURES=0") // tests send many wrong tokens from one address

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-broker/penstock/bench"
 	"github.com/penstock-broker/penstock/internal/tool/failpoint"
 	"github.com/penstock-broker/penstock/internal/tool/timerslack"
 )
@@ -24,7 +25,7 @@ import (
 // The end-to-end tests run this test binary as the broker: a process of its
 // own, that can be killed, built with the race detector when the tests are.
 const (
-	envMain = "PENSTOCK_TEST_MAIN" // "1": be the broker
+	envMain = "PENSTOCK_TEST_MAIN" // "1": be the broker; "bench": be bench
 	// "<point>:<n>": kill -9 ourselves the n-th time we come there; ":<duration>": after we stood there so long
 	envKill = "PENSTOCK_TEST_KILL"
 	// "<point>:<n>:<duration>": stand there so long the n-th time we come there, and go on
@@ -34,6 +35,9 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(envMain) == "bench" {
+		os.Exit(bench.Main(os.Args[1:]))
+	}
 	if os.Getenv(envMain) != "1" {
 		_ = flag.Set("test.parallel", "1000") // parallel has the bounds
 		code := m.Run()

@@ -1,18 +1,15 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"net/http"
-	"os/exec"
-	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/internal/model/apitype"
+	"github.com/penstock-broker/penstock/internal/test/script"
 )
 
 // The commands of the pages for operators work as they stand, one after the other.
@@ -36,23 +33,16 @@ func TestTheCommandsOfThePagesForOperatorsWork(t *testing.T) {
 	}
 }
 
-// runPage runs the commands of a page, with other texts where pairs say so, and returns what they print. An answer of
-// 400 or more ends the script.
+// runPage runs the commands of a page at a broker, with other texts where pairs say so, and returns what they print.
 func runPage(t *testing.T, p *process, page string, pairs ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	bash := exec.CommandContext(ctx, "bash")
-	bash.Env, bash.WaitDelay = append(clearedEnv(), "NO_PROXY=*"), patience // a curl in front of grep -q ends later
-	text := "set -e -o pipefail\ncurl() { command curl --fail-with-body \"$@\"; }\n" + pageCommands(t, page)
-	for i := 0; i < len(pairs); i += 2 {
-		require.Contains(t, text, pairs[i])
-	}
-	bash.Stdin = strings.NewReader(strings.NewReplacer(append(pairs, "http://127.0.0.1:8080", p.base)...).Replace(text))
-	var out bytes.Buffer
-	bash.Stdout, bash.Stderr = &out, &out
-	require.NoError(t, bash.Run(), out.String())
-	return out.String()
+	return script.Run{Env: scriptEnv(), Instead: pairs, Also: []string{"http://127.0.0.1:8080", p.base},
+		Within: patience}.Page(t, page)
+}
+
+// scriptEnv is the environment of a script, whose curl asks brokers of this machine.
+func scriptEnv(env ...string) []string {
+	return append(append(clearedEnv(), "NO_PROXY=*"), env...)
 }
 
 // The page about failures names two causes and a redrive; here they are those of a consumer that fails in two ways

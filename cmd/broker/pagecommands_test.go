@@ -1,28 +1,15 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-)
 
-// pageCommands returns the blocks of commands of a page, without those that start or build a program.
-func pageCommands(t *testing.T, page string) (script string) {
-	t.Helper()
-	for _, m := range fence.FindAllStringSubmatch(fromRoot(t, page), -1) {
-		if m[1] == "sh" && !strings.HasPrefix(m[2], "make ") {
-			script += m[2]
-		}
-	}
-	require.NotEmpty(t, script, page)
-	return script
-}
+	"github.com/penstock-broker/penstock/internal/test/script"
+)
 
 // The commands of these pages work on the broker of `make run` in any state, and in one terminal: one
 // after the other, again, and after a restart. An answer of 400 or more ends the script, but one that says to
@@ -37,27 +24,20 @@ func TestTheCommandsOfThePagesWorkInAnyState(t *testing.T) {
 	for start := range 2 {
 		p, printed := startDemoBroker(t, w)
 		for round := range 2 {
-			text := "set -e -o pipefail\ncurl() { command curl --fail-with-body --retry 9 \"$@\"; }\n" + builtBroker(w)
+			text := ""
 			for _, page := range []string{"README.md", "docs/first-steps.md", "docs/publishing.md", "docs/consumer-life.md",
 				"docs/tokens.md", "docs/bulk.md", "docs/resources.md", "docs/scheduling.md"} {
-				text += pageCommands(t, page)
+				text += script.Commands(t, page)
 			}
 			// The walkthrough has refusals. Whether its answers are right is another test.
-			text += "set +e; unset -f curl\n" + pageCommands(t, "docs/walkthrough.md")
-			ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
-			bash := exec.CommandContext(ctx, "bash")
-			bash.Env = append(clearedEnv(), "NO_PROXY=*")
-			bash.Dir, bash.Stdin = folder, strings.NewReader(strings.NewReplacer("http://127.0.0.1:8080", p.base,
-				"127.0.0.1:9000", sink.listener.Addr().String()).Replace(text))
-			var out bytes.Buffer
-			bash.Stdout, bash.Stderr = &out, &out
-			bash.WaitDelay = patience // a curl in front of grep -q ends later
-			require.NoError(t, bash.Run(), "start %d, round %d:\n%s", start, round, out.String())
-			cancel()
-			require.Contains(t, out.String(), "HTTP/1.1 202 Accepted", "the worker's report")
-			require.Contains(t, out.String(), `"State":"DONE"`, "the end of the walkthrough")
+			text += "set +e; unset -f curl\n" + script.Commands(t, "docs/walkthrough.md")
+			out := script.Run{Folder: folder, Env: scriptEnv(), Begin: script.Strict + builtBroker(w), Within: 5 * patience,
+				Instead: []string{"--fail-with-body", "--fail-with-body --retry 9"}, Also: []string{"http://127.0.0.1:8080", p.base,
+					"127.0.0.1:9000", sink.listener.Addr().String()}}.Text(t, text)
+			require.Contains(t, out, "HTTP/1.1 202 Accepted", "the worker's report")
+			require.Contains(t, out, `"State":"DONE"`, "the end of the walkthrough")
 			for _, missing := range []string{"There was no", "There is no", "There is still no"} {
-				require.NotContains(t, out.String(), missing)
+				require.NotContains(t, out, missing)
 			}
 			wanted := 2*start + round + 1
 			eventually(t, "the deliveries", func() bool {

@@ -20,9 +20,7 @@ func ownCommand(p *process, more string) string {
 func TestTheCommandsOfTheReferencePagesWork(t *testing.T) {
 	parallel(t)
 	target, folder := newSink(t, nil), t.TempDir()
-	w := embeddedWorld(t).with("BROKER_ALERT_SMTP_URL=smtp://127.0.0.1:1/?tls=none", "BROKER_ALERT_FROM=shop@example.com",
-		"BROKER_MAIL_DOMAINS=example.com", "BROKER_EGRESS=private")
-	p := w.start()
+	p := embeddedWorld(t).start("BROKER_EGRESS=private")
 	p.put("/channel/orders", "token", "c-token")
 	p.put("/channel/orders/consumer/billing", "token", "k-token", "callbackUrl", target.URL)
 	archive := filepath.Join(folder, "archive")
@@ -36,8 +34,6 @@ func TestTheCommandsOfTheReferencePagesWork(t *testing.T) {
 			"docs/portal.md":    nil,
 			"docs/audit.md": {"broker ctl", ownCommand(p, "") + " ctl", "> audit.ndjson", "> /dev/null",
 				"https://siem.example/in", target.URL},
-			"docs/mail.md": {"BROKER_ALERT_SMTP_URL='smtp://user:password@mail.example.com' \\\n  " +
-				"BROKER_ALERT_FROM='Shop <shop@example.com>' broker serve", "true"},
 			"docs/operate/keeping.md": nil,
 			"docs/operate/archive.md": {"broker archive ls", ownCommand(p, "") + " archive ls",
 				"broker archive grep 'order-1'", ownCommand(p, "") + " archive grep order-1 || test $? -eq 1", // it has none

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -11,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-broker/penstock/api"
+	"github.com/penstock-broker/penstock/internal/test/script"
 )
 
 // The page with a request for each route works from top to bottom, also again, and no route of the pages that it is for
@@ -19,22 +17,15 @@ func TestThePageOfEachRouteByCurlHasEachAndWorks(t *testing.T) {
 	parallel(t)
 	p, _ := startDemoBroker(t, emptyWorld(t).with("BROKER_ALLOW_DELETE=true", "BROKER_PUBLIC_URL=http://127.0.0.1:8080",
 		"BROKER_ADMIN_TOKEN=guide-admin", "BROKER_OPEN_MANAGEMENT=true"))
-	script := strings.ReplaceAll(pageCommands(t, "docs/how-to/each-route-by-curl.md"), "http://127.0.0.1:8080", p.base)
-	var out bytes.Buffer
+	var out string
 	for range 2 {
-		out.Reset()
-		ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
-		bash := exec.CommandContext(ctx, "bash")
-		bash.Env, bash.WaitDelay = append(clearedEnv(), "NO_PROXY=*"), patience
-		bash.Stdin = strings.NewReader("set -e -o pipefail\ncurl() { command curl --fail-with-body -w " +
-			`'%{stderr}\n@@ %{method} %{url_effective}\n' "$@"; }` + "\n" + script)
-		bash.Stdout, bash.Stderr = &out, &out
-		require.NoError(t, bash.Run(), out.String())
-		cancel()
+		out = script.Run{Env: scriptEnv(), Within: 2 * patience, Instead: []string{"--fail-with-body",
+			`--fail-with-body -w '%{stderr}\n@@ %{method} %{url_effective}\n'`, "http://127.0.0.1:8080", p.base}}.Page(t,
+			"docs/how-to/each-route-by-curl.md")
 	}
 	sent := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^@@ (\S+) `+regexp.QuoteMeta(p.base)+`([^?\s]*)`).FindAllStringSubmatch(
-		out.String(), -1) {
+		out, -1) {
 		sent[m[1]+" "+m[2]] = true
 	}
 	require.Greater(t, len(sent), 50)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/test/script"
 )
 
 const unitFile = "deploy/systemd/penstock.service"
@@ -107,4 +109,66 @@ func TestSystemdTakesTheUnit(t *testing.T) {
 	said, err := exec.Command(program, "verify", "--man=no", file).CombinedOutput()
 	require.NoError(t, err, string(said))
 	require.NotContains(t, string(said), "penstock.service:", "nothing is passed over")
+}
+
+// asSystemd are the programs of a machine with systemd for a script, with $ROOT in place of /. What systemctl enables
+// is linked there, where systemd is installed; systemd-run gives a command the settings that its properties name.
+const asSystemd = `
+sudo() { "$@"; }
+editor() { test -w "$1"; }
+journalctl() { test "$1 $2" = "--unit penstock"; }
+systemctl() {
+	case $1 in
+	daemon-reload) ;;
+	enable) if type -P systemctl >/dev/null; then command systemctl --root="$ROOT" enable "${@: -1}"; fi ;;
+	*) return 1 ;;
+	esac
+}
+systemd-run() {
+	local settings=()
+	while [ "${1#-}" != "$1" ]; do
+		case $1 in
+		--pipe | --wait) ;;
+		--property=EnvironmentFile=*) settings+=($(grep '^[^#]' "${1#*=*=}")) ;;
+		--setenv=*) settings+=("${1#*=}") ;;
+		--property=*) echo "property ${1#*=}" ;;
+		*) return 1 ;;
+		esac
+		shift
+	done
+	env "${settings[@]}" "$@"
+}
+`
+
+// The commands of the page install what the unit needs, and the last one copies the store of a broker that runs.
+func TestTheCommandsOfThePageAboutSystemdWork(t *testing.T) {
+	parallel(t)
+	w := embeddedWorld(t)
+	w.start()
+	run, machine, data := w.forPage().script(), t.TempDir(), w.setting("BROKER_DATA_DIR")
+	program := filepath.Join(w.folder, "broker")
+	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\nexec '"+os.Args[0]+"' \"$@\"\n"), 0o700))
+	for _, folder := range []string{"usr/bin", "etc/systemd/system"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(machine, folder), 0o755))
+	}
+	run.Folder, run.Env = script.Root(t), append(run.Env, "ROOT="+machine)
+	run.Begin += asSystemd
+	run.Instead = []string{" bin/broker ", " " + program + " ", "/usr/bin/", machine + "/usr/bin/", "/etc/",
+		machine + "/etc/", "/var/lib/penstock", data}
+	out := run.Page(t, "docs/operate/systemd.md")
+	require.FileExists(t, filepath.Join(data, "copy.db"))
+	unit := readUnit(t)
+	require.Contains(t, out, "property User=penstock\n")
+	for _, name := range []string{"DynamicUser", "StateDirectory"} {
+		require.Contains(t, out, "property "+name+"="+unit[name][0]+"\n", "the command runs as the unit does")
+	}
+	require.Equal(t, "/usr/bin/broker", strings.Fields(unit["ExecStart"][0])[0])
+	require.FileExists(t, filepath.Join(machine, "usr/bin/broker"))
+	info, err := os.Stat(filepath.Join(machine, unit["EnvironmentFile"][0]))
+	require.NoError(t, err)
+	require.EqualValues(t, 0o600, info.Mode().Perm())
+	if _, err := exec.LookPath("systemctl"); err == nil {
+		wants := unit["WantedBy"][0] + ".wants"
+		require.FileExists(t, filepath.Join(machine, "etc/systemd/system", wants, "penstock.service"))
+	}
 }

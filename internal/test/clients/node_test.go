@@ -13,24 +13,29 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/test/script"
 )
 
-const nodeClient = root + "/clients/node"
+const (
+	nodeClient = root + "/clients/node"
+	nodePage   = "clients/node/README.md"
+)
 
-// nodeInstall runs the commands of the section Install of the README of the Node client once, in a
+// nodeInstall runs the commands of the README of the Node client once, those that install it, in a
 // folder that has a copy of the client, and returns that folder.
 var nodeInstall = sync.OnceValues(func() (string, error) {
 	folder := filepath.Join(filepath.Dir(brokerProgram), "node")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", err
 	}
-	page, err := os.ReadFile(filepath.Join(nodeClient, "README.md"))
+	page, err := os.ReadFile(filepath.Join(root, nodePage))
 	if err != nil {
 		return "", err
 	}
-	commands := regexp.MustCompile("(?s)## Install\n.*?```sh\n(.*?)```").FindStringSubmatch(string(page))
-	if commands == nil {
-		return "", fmt.Errorf("the README of the Node client has no commands to install it")
+	commands := script.Blocks(string(page), "sh")
+	if len(commands) != 1 {
+		return "", fmt.Errorf("the README of the Node client has %d blocks of commands", len(commands))
 	}
 	if err := copyOf(nodeClient, filepath.Join(folder, "clients", "node")); err != nil {
 		return "", err
@@ -38,7 +43,7 @@ var nodeInstall = sync.OnceValues(func() (string, error) {
 	if err := os.WriteFile(filepath.Join(folder, "package.json"), []byte(`{"private":true}`), 0o644); err != nil {
 		return "", err
 	}
-	return folder, shell(folder, commands[1])
+	return folder, shell(folder, commands[0])
 })
 
 // nodeFolder is the folder of nodeInstall: the client is built in clients/node and installed beside it.
@@ -132,9 +137,8 @@ func TestThePagesOfTheNodeClientAreTrue(t *testing.T) {
 	t.Parallel()
 	folder := nodeFolder(t)
 	b := startBroker(t)
-	page, err := os.ReadFile(filepath.Join(nodeClient, "README.md"))
-	require.NoError(t, err)
-	programs := regexp.MustCompile("(?s)```js\n(.*?)```\n(?:\n```text\n(.*?)```)?").FindAllStringSubmatch(string(page), -1)
+	programs := regexp.MustCompile("(?s)```js\n(.*?)```\n(?:\n```text\n(.*?)```)?").FindAllStringSubmatch(
+		script.Page(t, nodePage), -1)
 	require.NotEmpty(t, programs)
 	for i, program := range programs {
 		if program[2] == "" {

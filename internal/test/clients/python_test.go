@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/test/script"
 )
 
 const pythonClient = root + "/clients/python"
@@ -93,8 +95,11 @@ func TestThePythonPackageInstallsIntoACleanPlace(t *testing.T) {
 	pip := func(args ...string) {
 		command(t, elsewhere, nil, filepath.Join(venv, "bin/python"), append([]string{"-m", "pip", "-q"}, args...)...)
 	}
-	offline := []string{"--no-index", "--no-deps", "--no-build-isolation"}
-	pip(append(append([]string{"install"}, offline...), folder)...)
+	// As the page says, whose other command is that of a worker: tests/test_pages.py runs it.
+	blocks := script.Blocks(script.Page(t, "clients/python/README.md"), "sh")
+	require.Len(t, blocks, 2)
+	script.Run{Folder: root, Env: append(cleanEnv(), "PATH="+filepath.Join(venv, "bin")+":"+os.Getenv("PATH")),
+		Within: patience}.Text(t, blocks[0])
 	require.Contains(t, command(t, elsewhere, nil, filepath.Join(venv, "bin/penstock"), "--version"), "penstock ")
 	command(t, elsewhere, nil, filepath.Join(venv, "bin/python"), "-c",
 		"import os, penstock; assert os.path.exists(os.path.join(os.path.dirname(penstock.__file__), 'py.typed'))")
@@ -107,6 +112,6 @@ func TestThePythonPackageInstallsIntoACleanPlace(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	pip("uninstall", "-y", "penstock")
-	pip(append(append([]string{"install"}, offline...), found[0])...)
+	pip("install", "--no-index", "--no-deps", "--no-build-isolation", found[0])
 	require.Contains(t, command(t, elsewhere, nil, filepath.Join(venv, "bin/penstock"), "--version"), "penstock ")
 }

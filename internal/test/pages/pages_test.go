@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-broker/penstock/api"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/policy"
+	"github.com/penstock-broker/penstock/internal/test/script"
 	"github.com/penstock-broker/penstock/internal/test/strictjson"
 )
 
@@ -343,18 +344,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 // pagesOf returns every page of the project.
 func pagesOf(t *testing.T) []string {
 	t.Helper()
-	var pages []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "clients/*/*.md"} {
-		found, err := filepath.Glob(filepath.Join(root, pattern))
-		require.NoError(t, err)
-		for _, path := range found {
-			rel, err := filepath.Rel(root, path)
-			require.NoError(t, err)
-			pages = append(pages, rel)
-		}
-	}
-	require.Greater(t, len(pages), 5)
-	return pages
+	return script.Pages(t)
 }
 
 // anchors returns the anchors of a page's headings, as the usual renderers make
