@@ -63,7 +63,7 @@ var apiPages = []string{"docs/api.md", "docs/resources.md", "docs/groups.md", "d
 	"docs/operating.md", "docs/why.md", "docs/workers.md", "docs/sqs.md", "docs/tokens.md", "docs/metrics.md",
 	"docs/dashboard.md", "docs/dashboard-pages.md", "docs/acknowledgements.md",
 	"docs/replays.md", "docs/fields.md", "docs/consumer-metrics.md", "docs/portal.md", "docs/audit.md",
-	"docs/brokers.md", "docs/openapi.md"}
+	"docs/brokers.md", "docs/openapi.md", "docs/errors.md", "docs/errors-400.md"}
 
 // apiTable returns what stands between the comments of a table that exactly one of apiPages has.
 func apiTable(t *testing.T, name string) string {
@@ -152,14 +152,20 @@ func TestAPIPagesAreShortAndLinked(t *testing.T) {
 
 func TestAPIPageListsTheErrorCodes(t *testing.T) {
 	var got []string
-	for _, line := range between(t, read(t, "docs/api.md"), "codes") {
-		c := cells(line)
-		require.Len(t, c, 3, line)
-		require.NotEmpty(t, c[2], "%s says when", c[1])
-		got = append(got, c[0]+" "+strings.Trim(c[1], "`"))
+	for page, own := range map[string]bool{"docs/errors-400.md": true, "docs/errors.md": false} {
+		var codes []string
+		for _, line := range between(t, read(t, page), "codes") {
+			c := cells(line)
+			require.Len(t, c, 3, line)
+			require.NotEmpty(t, c[2], "%s says when", c[1])
+			require.Equal(t, own, c[0] == "400", "%s is on the other page", c[1])
+			codes = append(codes, c[0]+" "+strings.Trim(c[1], "`"))
+		}
+		require.True(t, slices.IsSorted(codes), "%s is in the order of status and code", page)
+		got = append(got, codes...)
 	}
 	slices.Sort(got)
-	require.Equal(t, problems(t), got, "docs/api.md, Errors: one line for each problem in the code")
+	require.Equal(t, problems(t), got, "docs/errors*.md: one line for each problem in the code")
 }
 
 func TestTablesPageListsTheTables(t *testing.T) {
@@ -227,7 +233,6 @@ func TestTheReadmeIsShort(t *testing.T) {
 var lookedUp = map[string]string{
 	"ARCHITECTURE.md":        "the tables of requirements, topics, stores and terms",
 	"CHANGELOG.md":           "the list of all changes",
-	"docs/api.md":            "the table of errors, a line for each",
 	"docs/configuration.md":  "the table of settings, a line for each",
 	"docs/explain/limits.md": "the table of limits, a line for each",
 	"docs/walkthrough.md":    "the answers of the broker",
