@@ -234,7 +234,6 @@ var lookedUp = map[string]string{
 	"ARCHITECTURE.md":        "the tables of requirements, topics, stores and terms",
 	"CHANGELOG.md":           "the list of all changes",
 	"docs/configuration.md":  "the table of settings, a line for each",
-	"docs/explain/limits.md": "the table of limits, a line for each",
 	"docs/walkthrough.md":    "the answers of the broker",
 }
 
