@@ -43,7 +43,7 @@ func TestTheCommandsOfThePagesWorkInAnyState(t *testing.T) {
 				text += pageCommands(t, page)
 			}
 			// The walkthrough has refusals. Whether its answers are right is another test.
-			text += "set +e; unset -f curl\n" + pageCommands(t, "docs/walkthrough.md")
+			text += "set +e; unset -f curl\n" + pageCommands(t, walkthroughPage) + pageCommands(t, walkthroughPage2)
 			ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
 			bash := exec.CommandContext(ctx, "bash")
 			bash.Env = append(clearedEnv(), "NO_PROXY=*")

@@ -67,7 +67,8 @@ func TestThePageOfSettingsIsTrue(t *testing.T) {
 	for i, page := range settingsByPage(t) {
 		file := "settings/" + settingsPages[i].file
 		title, _, _ := strings.Cut(fromRoot(t, "docs/"+file), "\n")
-		index += fmt.Sprintf("| [%s](%s) | %s |\n", strings.TrimPrefix(title, "# Settings: "), file, strings.Join(page.names, ", "))
+		title = strings.TrimPrefix(title, "# Settings: ")
+		index += fmt.Sprintf("| [%s](%s) | %s |\n", title, file, strings.Join(page.names, ", "))
 		requireTable(t, "docs/"+file, "settings", page.table)
 	}
 	requireTable(t, "docs/configuration.md", "pages", index)
