@@ -13,7 +13,7 @@ const (
 	// servedWithin is the time after an attack within which every ordinary publish gets through, its
 	// repeats included.
 	servedWithin = 10 * time.Second
-	// memoryBound is the most memory of a broker, MiB: the sum of the bounds of docs/explain/limits.md,
+	// memoryBound is the most memory of a broker, MiB: the sum of the bounds of docs/explain/limits*.md,
 	// 768 MiB, and as much garbage.
 	memoryBound = 1536
 )

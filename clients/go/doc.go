@@ -9,7 +9,7 @@
 //
 //   - Every request has a time-out, also with a context without one, and every answer is read up to a
 //     bound. An answer that does not look like one of the broker is treated as a broken connection.
-//   - A refusal of the broker is an *Error with status, code and detail, as in docs/api.md. A call that
+//   - A refusal of the broker is an *Error with status, code and detail, as in docs/errors.md. A call that
 //     got no answer is an *Error with status 0 that wraps the cause.
 //   - What was perhaps taken is asked again with the same message ID, so it is stored once. Waits between
 //     tries are random (full jitter), and a Retry-After of the broker is obeyed.

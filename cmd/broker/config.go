@@ -19,7 +19,7 @@ import (
 )
 
 // A config is every setting of the broker, read from the environment. The doc
-// tags are the meanings in docs/configuration.md, which a test keeps equal.
+// tags are the meanings on the pages docs/settings, which a test keeps equal.
 type config struct {
 	Listen      string `env:"BROKER_LISTEN" envDefault:"127.0.0.1:8080" doc:"Address of the listener: API, dashboard, metrics and probes, over HTTP/1.1."`
 	TLSListen   string `env:"BROKER_TLS_LISTEN" doc:"Address of a listener with TLS, for HTTP/2 and HTTP/1.1: 0.0.0.0:8443. Empty: none."`

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -16,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "rewrite the table of docs/configuration.md")
+var update = flag.Bool("update", false, "rewrite the tables of the pages of settings")
 
 func TestTheDefaultsAreThePromisedOnes(t *testing.T) {
 	c, err := readConfig([]string{"HOME=/root", "PATH=/bin", "BROKER=not ours"})
@@ -439,44 +438,6 @@ func TestAStartWithMistakesPrintsOneLineForEach(t *testing.T) {
 		require.Empty(t, stdout.String())
 		require.NoDirExists(t, data)
 	}
-}
-
-// docTable is the table of docs/configuration.md.
-func docTable() string {
-	var b strings.Builder
-	b.WriteString("| name | default | meaning |\n| --- | --- | --- |\n")
-	for f := range fields() {
-		value := "empty"
-		if v := f.Tag.Get("envDefault"); v != "" {
-			value = "`" + v + "`"
-		} else if v := f.Tag.Get("default"); v != "" {
-			if value = v; strings.ContainsAny(v, "<>") {
-				value = "`" + v + "`" // else it reads as HTML
-			}
-		}
-		meaning := f.Tag.Get("doc")
-		if f.Tag.Get("secret") == "true" {
-			meaning += " Secret."
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.Tag.Get("env"), value, meaning)
-	}
-	return b.String()
-}
-
-func TestThePageOfSettingsIsTrue(t *testing.T) {
-	const begin, end = "<!-- settings -->\n", "<!-- /settings -->"
-	file := filepath.Join("..", "..", "docs", "configuration.md")
-	page, err := os.ReadFile(file)
-	require.NoError(t, err)
-	head, rest, ok := strings.Cut(string(page), begin)
-	require.True(t, ok)
-	table, tail, ok := strings.Cut(rest, end)
-	require.True(t, ok)
-	if *update {
-		require.NoError(t, os.WriteFile(file, []byte(head+begin+docTable()+end+tail), 0o644))
-		return
-	}
-	require.Equal(t, docTable(), table, "go test ./cmd/broker -run Page -update rewrites it")
 }
 
 func TestEverySettingHasAMeaning(t *testing.T) {

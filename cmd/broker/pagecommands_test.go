@@ -30,7 +30,8 @@ func TestTheCommandsOfThePagesWorkInAnyState(t *testing.T) {
 				text += script.Commands(t, page)
 			}
 			// The walkthrough has refusals. Whether its answers are right is another test.
-			text += "set +e; unset -f curl\n" + script.Commands(t, "docs/walkthrough.md")
+			text += "set +e; unset -f curl\n" + script.Commands(t, "docs/walkthrough.md") +
+				script.Commands(t, "docs/walkthrough-2.md")
 			out := script.Run{Folder: folder, Env: scriptEnv(), Begin: script.Strict + builtBroker(w), Within: 5 * patience,
 				Instead: []string{"--fail-with-body", "--fail-with-body --retry 9"}, Also: []string{"http://127.0.0.1:8080", p.base,
 					"127.0.0.1:9000", sink.listener.Addr().String()}}.Text(t, text)

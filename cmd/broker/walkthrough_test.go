@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,24 +15,30 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const walkthroughPage = "../../docs/walkthrough.md"
+// The pages of the walkthrough: one run, in one terminal. pageBreak stands between their texts.
+const (
+	walkthroughPage  = "docs/walkthrough.md"
+	walkthroughPage2 = "docs/walkthrough-2.md"
+	pageBreak        = "<!-- the next page -->\n"
+)
 
-// Every command of the walkthrough does what the page says, on both stores, and does it again on the
+// Every command of the walkthrough does what its pages say, on both stores, and does it again on the
 // data that the first run has left.
 func TestRealWalkthroughAnswersAsItsPageSays(t *testing.T) {
-	text, err := os.ReadFile(walkthroughPage)
-	require.NoError(t, err)
-	page := parseWalkthrough(t, string(text))
+	text := fromRoot(t, walkthroughPage) + pageBreak + fromRoot(t, walkthroughPage2)
+	page := parseWalkthrough(t, text)
 	if *update { // the answers of the embedded broker
 		page.walk(t, emptyWorld(t))
-		require.NoError(t, os.WriteFile(walkthroughPage, []byte(page.String()), 0o644))
+		first, second, _ := strings.Cut(page.String(), pageBreak)
+		require.NoError(t, os.WriteFile(filepath.Join("../..", walkthroughPage), []byte(first), 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join("../..", walkthroughPage2), []byte(second), 0o644))
 		return
 	}
 	onEachStore(t, func(t *testing.T, w *world) {
-		got := parseWalkthrough(t, string(text))
+		got := parseWalkthrough(t, text)
 		got.walk(t, w)
 		requireSameLines(t, masked(page.String()), masked(got.String()))
-		again := parseWalkthrough(t, string(text))
+		again := parseWalkthrough(t, text)
 		again.walk(t, w)
 		i := again.answerTo(t, "-X PUT $BROKER/producer/shop")
 		require.True(t, strings.HasPrefix(again[i].text, "HTTP/1.1 200 OK\n"), "the producer is there already: %s",
@@ -56,8 +63,8 @@ func requireSameLines(t *testing.T, page, got string) {
 	want := strings.Split(page, "\n")
 	for i, line := range strings.Split(got, "\n") {
 		require.Less(t, i, len(want), "the page ends before this answer: %s", line)
-		require.Equal(t, want[i], line, "line %d of the page is stale: go test ./cmd/broker -run TestRealWalkthrough -update",
-			i+1)
+		require.Equal(t, want[i], line,
+			"line %d of the pages is stale: go test ./cmd/broker -run TestRealWalkthrough -update", i+1)
 	}
 }
 

@@ -34,7 +34,7 @@ var advices = []advice{
 		func(s settings) bool { return s.remote() && s.open() && s.is("BROKER_ALLOW_DELETE", "true") },
 		"BROKER_ALLOW_DELETE is on where management needs no token beyond loopback: every machine that reaches the " +
 			"broker deletes channels and dead letters"},
-	{"WARNING", "docs/configuration.md", func(s settings) bool { return temporary(s["BROKER_DATA_DIR"].Value) },
+	{"WARNING", "docs/settings/listening.md", func(s settings) bool { return temporary(s["BROKER_DATA_DIR"].Value) },
 		"BROKER_DATA_DIR is a folder that a restart of the machine may empty, and the journal and an embedded store are " +
 			"in it"},
 	{"WARNING", "docs/operate/backup.md", func(s settings) bool { return s.remote() && !s["BROKER_MYSQL_DSN"].Set },
@@ -69,7 +69,7 @@ var advices = []advice{
 		},
 		"BROKER_DRAIN_TIMEOUT is shorter than BROKER_DELIVERY_TIMEOUT: a broker that stops cuts slow deliveries, which " +
 			"are sent again"},
-	{"WARNING", "docs/configuration.md", func(s settings) bool { return s.is("BROKER_LOG_LEVEL", "debug") },
+	{"WARNING", "docs/settings/watching.md", func(s settings) bool { return s.is("BROKER_LOG_LEVEL", "debug") },
 		"BROKER_LOG_LEVEL is debug: the log grows with the traffic"},
 }
 

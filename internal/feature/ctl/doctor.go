@@ -111,7 +111,7 @@ func (x *examination) gather(c *cobra.Command) error {
 // add adds a file, or what the broker said instead.
 func (x *examination) add(name string, text []byte, err error) {
 	if err != nil {
-		x.findings = append(x.findings, finding{"UNKNOWN", name + " is missing: " + said(err), "docs/api.md#errors"})
+		x.findings = append(x.findings, finding{"UNKNOWN", name + " is missing: " + said(err), "docs/errors.md"})
 		return
 	}
 	x.files = append(x.files, examined{name, text})

@@ -12,7 +12,7 @@
 //
 //	routes, their access, headers and parameters   the table of package api
 //	bodies, their members and what these mean       package apitype, its structs and their comments
-//	codes of errors, with when they are answered   the table of docs/api.md, which a test compares with the sources
+//	codes of errors, with when they are answered   the tables of docs/errors*.md, which a test compares with the sources
 //	area of a route, link to its section            docs/routes.md
 //	examples of answers                             api/testdata/answers.txt, the stored answers of the tests
 //	all else: parameters, headers, codes by route   describe.go beside the program

@@ -28,5 +28,5 @@
 //	size of an answer to pull   package hotpath/pull, answerBytes
 //	pages of lists              package api, page.go; jobs of a message: maxInlineJobs
 //	attempts of a job           package api, maxAttempts
-//	status and code of errors   package problem; docs/api.md lists the codes
+//	status and code of errors   package problem; docs/errors*.md list the codes
 package apitype

@@ -19,14 +19,18 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// settings returns the names of all settings, and whether each is a secret. A test of the program compares the page
+// settings returns the names of all settings, and whether each is a secret. A test of the program compares the pages
 // with the program.
 func settings(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(BROKER_[A-Z0-9_]+)` \\|(.*)\\|$").
-		FindAllStringSubmatch(read(t, "docs/configuration.md"), -1) {
-		names[row[1]] = strings.Contains(row[2], " Secret.")
+	pages, err := filepath.Glob(filepath.Join(root, "docs/settings/*.md"))
+	require.NoError(t, err)
+	for _, page := range pages {
+		for _, row := range regexp.MustCompile("(?m)^\\| `(BROKER_[A-Z0-9_]+)` \\|(.*)\\|$").
+			FindAllStringSubmatch(read(t, "docs/settings/"+filepath.Base(page)), -1) {
+			names[row[1]] = strings.Contains(row[2], " Secret.")
+		}
 	}
 	require.Greater(t, len(names), 50)
 	return names

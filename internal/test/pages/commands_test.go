@@ -28,6 +28,7 @@ var commands = map[string]string{
 	"docs/resources.md":                       "TestTheCommandsOfThePagesWorkInAnyState",
 	"docs/scheduling.md":                      "TestTheCommandsOfThePagesWorkInAnyState",
 	"docs/walkthrough.md":                     "TestTheCommandsOfThePagesWorkInAnyState",
+	"docs/walkthrough-2.md":                   "TestTheCommandsOfThePagesWorkInAnyState",
 	"docs/start/*.md":                         "TestEachTutorialAnswersAsItsPageSays",
 	"docs/audit.md":                           "TestTheCommandsOfTheReferencePagesWork",
 	"docs/brokers.md":                         "TestTheCommandsOfTheReferencePagesWork",

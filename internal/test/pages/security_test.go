@@ -25,7 +25,12 @@ func TestTheSecurityPagesNameWhatExists(t *testing.T) {
 		}
 		return err
 	}))
-	settings, targets := read(t, "docs/configuration.md"), read(t, "Makefile")
+	settings, targets := "", read(t, "Makefile")
+	for _, page := range pagesOf(t) {
+		if strings.HasPrefix(page, "docs/settings/") {
+			settings += read(t, page)
+		}
+	}
 	named := 0
 	for _, page := range securityPages {
 		text := read(t, page)

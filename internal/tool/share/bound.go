@@ -9,7 +9,7 @@ import (
 
 // Options are the size of a bound and its name.
 type Options struct {
-	Name    string // in metrics, as in docs/explain/limits.md
+	Name    string // in metrics, as in docs/explain/limits*.md
 	Most    int64  // bytes or places
 	Reserve int64  // beside Most: for management, and for takes of up to Small
 	Small   int64  // the largest take of other keys that may use the reserve

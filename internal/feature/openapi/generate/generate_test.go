@@ -56,7 +56,7 @@ func TestEveryDescriptionIsOfSomethingThatExists(t *testing.T) {
 		}
 		for _, name := range strings.Fields(c.codes) {
 			require.True(t, slices.ContainsFunc(b.codes, func(known code) bool { return known.Code == name }),
-				"docs/api.md has no code %s", name)
+				"docs/errors*.md have no code %s", name)
 		}
 	}
 }

@@ -5,11 +5,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// A code is a line of the table of errors in docs/api.md.
+// A code is a line of the tables of errors, docs/errors*.md.
 type code struct {
 	Status int    `json:"status"`
 	Code   string `json:"code"`
@@ -25,19 +26,26 @@ var (
 	link        = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
 
-// readCodes reads the codes.
+// readCodes reads the codes, by status.
 func readCodes(root string) (out []code, err error) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/api.md"))
+	pages, err := filepath.Glob(filepath.Join(root, "docs/errors*.md"))
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range lineOfCode.FindAllStringSubmatch(string(text), -1) {
-		status, err := strconv.Atoi(m[1])
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, code{status, m[2], link.ReplaceAllString(m[3], "$1")})
+		for _, m := range lineOfCode.FindAllStringSubmatch(string(text), -1) {
+			status, err := strconv.Atoi(m[1])
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, code{status, m[2], link.ReplaceAllString(m[3], "$1")})
+		}
 	}
+	slices.SortStableFunc(out, func(a, b code) int { return a.Status - b.Status })
 	return out, nil
 }
 
