@@ -24,7 +24,9 @@ func TestSecretsOfTheReleaseBeforeAreKeptAndEncryptedOnMySQL(t *testing.T) {
 			want = binary.BigEndian.AppendUint64(want, uint64(value))
 		}
 		require.NoError(t, s.SetSetting(ctx, "revive.0", 5)) // a broker died before it had made the others
-		require.NoError(t, s.SetSetting(ctx, "a seed.7", 9))
+		for i := range 4 {                                   // when a broker of a version first started
+			require.NoError(t, s.SetSetting(ctx, fmt.Sprintf("version.1.0.%d", i), 9))
+		}
 		require.NoError(t, s.Migrate(ctx))
 
 		secret := func() []byte {
@@ -49,9 +51,9 @@ func TestSecretsOfTheReleaseBeforeAreKeptAndEncryptedOnMySQL(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, secret())
 		require.Zero(t, parts())
-		kept, err := s.Setting(ctx, "a seed.7")
+		kept, err := s.Setting(ctx, "version.1.0.3")
 		require.NoError(t, err)
-		require.EqualValues(t, 9, kept)
+		require.EqualValues(t, 9, kept, "it was no secret")
 		s.UseKeys(nil)
 		_, err = s.Secret(ctx, "audit fingerprints")
 		require.ErrorIs(t, err, ErrKeys)

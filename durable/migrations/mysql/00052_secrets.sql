@@ -23,4 +23,4 @@ FROM settings AS a
 JOIN settings AS b ON b.name = CONCAT(LEFT(a.name, LENGTH(a.name) - 2), '.1')
 JOIN settings AS c ON c.name = CONCAT(LEFT(a.name, LENGTH(a.name) - 2), '.2')
 JOIN settings AS d ON d.name = CONCAT(LEFT(a.name, LENGTH(a.name) - 2), '.3')
-WHERE a.name LIKE '%.0';
+WHERE a.name IN ('journal.0', 'tokens.0', 'audit fingerprints.0', 'revive.0');

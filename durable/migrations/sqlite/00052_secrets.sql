@@ -25,4 +25,5 @@ FROM parts AS a
 JOIN parts AS b ON b.secret = a.secret AND b.part = '.1'
 JOIN parts AS c ON c.secret = a.secret AND c.part = '.2'
 JOIN parts AS d ON d.secret = a.secret AND d.part = '.3'
-WHERE a.part = '.0';
+WHERE a.part = '.0'
+  AND a.secret IN ('journal', 'tokens', 'audit fingerprints', 'revive');
