@@ -31,8 +31,8 @@ func TestTheGoClientNeedsTheStandardLibraryOnly(t *testing.T) {
 		"list", "-m", "all"))
 }
 
-// Each program of the page is put into a module of its own, which gets the client as the page says. The module knows the
-// path of the client.
+// Each program of the page is put into a module of its own, which gets the client as the page says. The module knows
+// the path of the client.
 func TestTheProgramsOfTheGoClientsPageRun(t *testing.T) {
 	t.Parallel()
 	page := script.Page(t, goPage)

@@ -17,9 +17,10 @@ import (
 // there. broker is the program.
 func atBroker(t *testing.T, b *broker, env ...string) script.Run {
 	t.Helper()
-	return script.Run{Folder: t.TempDir(), Begin: script.Strict + `broker() { "$PROGRAM" "$@"; }` + "\n", Within: patience,
-		Env: append(append(cleanEnv(), "NO_PROXY=*", "PROGRAM="+brokerProgram, "PENSTOCK_URL="+b.url), env...), Also: []string{
-			"http://127.0.0.1:8080", b.url, "http://broker:8080", b.url}}
+	own := append(cleanEnv(), "NO_PROXY=*", "PROGRAM="+brokerProgram, "PENSTOCK_URL="+b.url)
+	return script.Run{Folder: t.TempDir(), Env: append(own, env...), Within: patience,
+		Begin: script.Strict + `broker() { "$PROGRAM" "$@"; }` + "\n",
+		Also:  []string{"http://127.0.0.1:8080", b.url, "http://broker:8080", b.url}}
 }
 
 // The commands and the program of the page make a row of an outbox, which becomes a message.

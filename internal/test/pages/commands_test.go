@@ -69,8 +69,8 @@ var commands = map[string]string{
 	"clients/node/README.md":                  "TestThePagesOfTheNodeClientAreTrue",
 	"clients/python/README.md":                "TestThePythonPackageInstallsIntoACleanPlace",
 
-	"CONTRIBUTING.md":                "what CI runs, for an hour; the tests below find its targets and the names of its Go tests",
-	"docs/benchmarks.md":             "minutes to hours long; tests find its targets, its benchmarks, and the flags of bench",
+	"CONTRIBUTING.md":                "what CI runs; the tests below find its targets and its Go tests",
+	"docs/benchmarks.md":             "minutes long; tests find its targets, benchmarks and flags of bench",
 	"docs/explain/clients-beside.md": "a target of make, ten minutes long",
 	"docs/peers.md":                  "installs other brokers, an hour long; the test below finds its flags",
 	"docs/operate/packages.md":       "needs packages, whose build takes minutes; make packages runs them in a folder",
