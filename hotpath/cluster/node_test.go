@@ -136,12 +136,12 @@ func TestAnIDBelongsToTheLeaseReadBeforeIt(t *testing.T) {
 func TestASlowAnswerDoesNotPutTheClockAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, way := range []*slowStore{{to: 900 * time.Millisecond}, {from: 900 * time.Millisecond}} {
-			slow := *way
+			to, from := way.to, way.from
 			way.to, way.from = 0, 0
 			n, err := New(t.Context(), way, "test", slog.New(slog.DiscardHandler))
 			require.NoError(t, err)
 			for range 100 {
-				way.to, way.from = slow.to, slow.from
+				way.to, way.from = to, from
 				require.NoError(t, n.Renew(t.Context()))
 				now := time.Now().UnixMilli()
 				require.GreaterOrEqual(t, n.NowMs(), now)
@@ -152,7 +152,7 @@ func TestASlowAnswerDoesNotPutTheClockAhead(t *testing.T) {
 			require.NoError(t, n.Renew(t.Context()))
 			require.InDelta(t, time.Now().UnixMilli(), n.NowMs(), 1)
 			way.ahead.Store(int64(time.Minute))
-			way.to, way.from = slow.to, slow.from
+			way.to, way.from = to, from
 			require.NoError(t, n.Renew(t.Context()))
 			require.GreaterOrEqual(t, n.NowMs(), way.now().UnixMilli())
 			require.LessOrEqual(t, n.NowMs(), way.now().UnixMilli()+900)
