@@ -14,9 +14,9 @@
 //	reply.go    an acknowledgement, or its absence, as the end of an attempt
 //
 // The protocol is spoken here and not by nats.go, the client of the NATS authors. Callback URLs come from
-// strangers, and that client trusts its server: a message that announces 2^62 bytes is allocated, which ends
-// the process, and a server that does not read holds the lock under which every publish of the connection
-// waits, beyond its deadline. Of NATS the package needs five verbs. nkeys, of the same authors, signs.
+// strangers, and that client (v1.55.0) trusts its server. It allocates what a message announces, and 2^62 bytes
+// are a panic in a goroutine of its own, which ends the process. While a server does not read, a publish waits
+// for a lock beyond its deadline. Of NATS the package needs five verbs. nkeys, of the same authors, signs.
 //
 // The Nats-Msg-Id is made of the ID of the job. An attempt whose end is unknown is repeated with the same one,
 // and the stream drops the repetition within its window. The ID of the message, which http consumers see as
