@@ -16,6 +16,7 @@ import (
 	engine "github.com/dolthub/go-mysql-server/sql"
 	"github.com/dolthub/go-mysql-server/sql/analyzer"
 	"github.com/dolthub/vitess/go/mysql"
+	"github.com/dolthub/vitess/go/sqltypes"
 	_ "github.com/go-sql-driver/mysql" // the driver
 	"github.com/sirupsen/logrus"
 	"github.com/stretchr/testify/require"
@@ -29,13 +30,18 @@ type node struct {
 	databases atomic.Int64
 }
 
-// start starts a server that ends with the test.
-func start(t *testing.T) *node {
-	t.Helper()
+// prepared sets what all servers of this process share.
+var prepared = sync.OnceValue(func() error {
 	logrus.SetLevel(logrus.PanicLevel)
 	analyzer.ExternalFunctionProvider = functions{}
 	// This server has it off, and a store refuses a session whose writes are not logged.
-	require.NoError(t, engine.SystemVariables.AssignValues(map[string]any{"sql_log_bin": int8(1)}))
+	return engine.SystemVariables.AssignValues(map[string]any{"sql_log_bin": int8(1)})
+})
+
+// start starts a server that ends with the test.
+func start(t *testing.T) *node {
+	t.Helper()
+	require.NoError(t, prepared())
 	databases := memory.NewDBProvider()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -60,7 +66,7 @@ func (n *node) database(t *testing.T) (dsn string) {
 	_, err = db.ExecContext(t.Context(), "CREATE DATABASE "+name)
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
-	return "root@tcp(" + n.address + ")/" + name
+	return "root@tcp(" + n.address + ")/" + name + "?readTimeout=10m&writeTimeout=10m"
 }
 
 // migrate makes the tables of a store in an empty database.
@@ -90,8 +96,8 @@ type turns struct {
 	held  map[*mysql.Conn]chan struct{} // by connections that are in a transaction
 }
 
-// lockWait is four times the innodb_lock_wait_timeout of a store: here the wait is for a whole transaction.
-const lockWait = 20 * time.Second
+// lockWait is longer than the innodb_lock_wait_timeout of a store: here the wait is for whole transactions.
+const lockWait = time.Minute
 
 func newTurns(h mysql.Handler) (mysql.Handler, error) {
 	return &turns{Handler: h, names: map[*mysql.Conn]string{}, turn: map[string]chan struct{}{},
@@ -157,6 +163,11 @@ func (h *turns) take(ctx context.Context, c *mysql.Conn, text string, run func()
 		}
 	}
 	err := run()
+	if err != nil && !has { // this server would go on with the tables as the statement read them
+		if e := h.Handler.ComQuery(ctx, c, "ROLLBACK", func(*sqltypes.Result, bool) error { return nil }); e != nil {
+			err = e
+		}
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if c.StatusFlags&uint16(mysql.ServerInTransaction) != 0 {
