@@ -18,8 +18,8 @@ import (
 const contract = "internal/test/contract"
 
 // modules are those tests that need libraries which nothing else here needs, in modules of their own.
-var modules = []string{"internal/test/deployment", "internal/test/mysqlgrammar", "internal/test/objectstore",
-	"internal/test/natsserver"}
+var modules = []string{"internal/test/deployment", "internal/test/mysqlengine", "internal/test/mysqlgrammar",
+	"internal/test/natsserver", "internal/test/objectstore"}
 
 // testModules runs their tests and reports whether they passed. What they read is outside of their modules, where no
 // cache sees it change.
