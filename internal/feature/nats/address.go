@@ -1,7 +1,6 @@
 package nats
 
 import (
-	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -25,8 +24,6 @@ type address struct {
 	port    string
 	subject string
 }
-
-func (a *address) server() string { return net.JoinHostPort(a.host, a.port) }
 
 func invalid(detail string) error { return problem.New(400, "invalid_callback", detail) }
 
