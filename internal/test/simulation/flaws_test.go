@@ -30,7 +30,7 @@ func TestEachFlawIsFound(t *testing.T) {
 		"the store returns the payload of another message":  {payloadsAreMixed, "I4", nil},
 		"the store's clock goes back with its server's":     {storeClockGoesBack, "I1", stepsBack},
 		"brokers ignore that the store went back":           {historyIsIgnored, "I5 I1", goesBack},
-		"a settled mark is stored too far ahead":            {marksRunAhead, "I1", long},
+		"a settled mark is stored too far ahead":            {marksRunAhead, "I1 I26", long},
 		"Redis ends leases that live":                       {leaseIsForgotten, "I6", nil},
 		"Redis takes jobs for known that it does not have":  {offerIsForgotten, "I5 I20", nil},
 		"a wiped Redis keeps its epochs":                    {wipeIsHidden, "I5 I6 I20", wipes},
@@ -103,16 +103,18 @@ func TestEachFlawIsFound(t *testing.T) {
 // long makes a run long enough for settled marks to move.
 func long(p *plan) { p.active = max(p.active, 12*time.Second) }
 
-// lateSteps makes bulks whose steps reach the store after their owner has given them up.
+// lateSteps makes bulks whose steps reach the store after their owner has given them up, and has taken them
+// again.
 func lateSteps(p *plan) {
+	long(p)
 	p.calm, p.bulks = false, true
-	p.store = seamRates{late: 250}
+	p.store, p.lateness = seamRates{late: 250}, 8*time.Second
 }
 
 // lateProgress makes replays whose progress reaches the store after another broker has gone on.
 func lateProgress(p *plan) {
 	p.calm, p.replays = false, true
-	p.store = seamRates{late: 250}
+	p.store, p.lateness = seamRates{late: 250}, 4*time.Second
 }
 
 // wipes empties Redis three times.

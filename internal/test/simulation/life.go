@@ -155,7 +155,7 @@ func (l *life) fate(c call) fate {
 	p := &l.w.plan
 	f.refuse, f.lose, f.overdue = r.hit(c.rates.before), r.hit(c.rates.after), r.hit(c.rates.late)
 	f.crashBefore, f.crashAfter = r.hit(p.crash+c.crash), r.hit(p.crash+c.crash)
-	f.late = r.between(time.Millisecond, 800*time.Millisecond)
+	f.late = r.between(time.Millisecond, p.lateness)
 	if r.hit(p.slow) {
 		longest := []time.Duration{20 * time.Millisecond, 300 * time.Millisecond, 1500 * time.Millisecond}[r.below(3)]
 		f.before, f.after = r.between(0, longest), r.between(0, longest)

@@ -21,8 +21,9 @@ type plan struct {
 	storeSkew, queueSkew time.Duration
 
 	store, queue seamRates
-	crash        int // at a call, before or after its effect
-	slow         int // calls that take long
+	lateness     time.Duration // the longest that a request of a call is on its way after its client gave up
+	crash        int           // at a call, before or after its effect
+	slow         int           // calls that take long
 	consumer     consumerRates
 	ponder       time.Duration // how long pull workers may look at a list before they take a job of it
 	events       []trouble
@@ -99,7 +100,7 @@ func drawPlan(seed uint64) plan {
 	p := plan{
 		brokers: 2 + c.below(2), channels: 1 + c.below(2), push: 1 + c.below(2), pull: c.below(2), late: c.below(3),
 		messages: 4 + c.below(10), window: []int{3, 8, 1000, 1000}[c.below(4)], each: []int{1, 4, 4}[c.below(3)],
-		active: c.between(3*time.Second, 6*time.Second),
+		active: c.between(3*time.Second, 6*time.Second), lateness: 800 * time.Millisecond,
 	}
 	if c.hit(200) { // long enough for settled marks to move, and to be used by the next life
 		p.active = c.between(11*time.Second, 16*time.Second)
