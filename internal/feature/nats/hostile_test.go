@@ -152,7 +152,7 @@ func TestAHostileServerEndsItsOwnConnection(t *testing.T) {
 func TestOnlyAnAcknowledgementIsOne(t *testing.T) {
 	for _, no := range []string{``, `{}`, `null`, `[]`, `"ok"`, `+OK`, `{"stream":"S"}`, `{"seq":1}`,
 		`{"stream":"S","seq":0}`, `{"stream":"S","seq":-1}`, `{"stream":"S","seq":1,"error":{"code":0}}`,
-		`{"stream":1,"seq":1}`, `{"error":{"code":200}}`} {
+		`{"stream":1,"seq":1}`, `{"error":{"code":200}}`, `{"error":{"code":400}}`} {
 		_, ok := answerOf(frame{payload: []byte(no)})
 		require.False(t, ok, no)
 	}
@@ -169,6 +169,12 @@ func TestOnlyAnAcknowledgementIsOne(t *testing.T) {
 		require.Equal(t, []any{code, want}, []any{res.Status, res.Reply})
 		require.Contains(t, res.Words, "why not")
 	}
+	for number, want := range map[int]egress.Reply{10054: egress.Refused, accountFull: egress.Deferred,
+		noTier: egress.Deferred} {
+		a, ok := answerOf(frame{payload: fmt.Appendf(nil, `{"error":{"code":400,"err_code":%d}}`, number)})
+		require.True(t, ok)
+		require.Equal(t, want, a.result().Reply, number)
+	}
 }
 
 func TestTheTimeOfAnAttemptEndsIt(t *testing.T) {
@@ -176,9 +182,6 @@ func TestTheTimeOfAnAttemptEndsIt(t *testing.T) {
 	res := attempt(t, "nats://"+silent.serve(t)+"/a", "", 200*time.Millisecond)
 	require.Equal(t, egress.Result{Err: errUnreached, RetryAfter: -1, Took: res.Took}, res)
 	deaf := &stranger{first: aServer, welcome: "PONG\r\n"}
-	res = attempt(t, "nats://"+deaf.serve(t)+"/a", "", 500*time.Millisecond)
-	require.Equal(t, egress.Result{Err: errUnconfirmed, RetryAfter: -1, Sent: true, Took: res.Took}, res)
-
 	// A stop of the broker is no failed attempt.
 	client := egress.NewClient(egress.Options{})
 	s := New(patient(client))
@@ -198,6 +201,11 @@ func TestTheTimeOfAnAttemptEndsIt(t *testing.T) {
 		Policy: &policy.Policy{}}, time.Now().Add(2*time.Minute))
 	require.ErrorIs(t, res.Err, egress.ErrClosed)
 	require.True(t, res.Sent)
+
+	// Over a connection that is there the time ends the wait for the acknowledgement.
+	res = target.Send(t.Context(), push.Attempt{Message: &durable.Message{}, Consumer: &durable.Consumer{},
+		Policy: &policy.Policy{}}, time.Now().Add(5*time.Second))
+	require.Equal(t, egress.Result{Err: errUnconfirmed, RetryAfter: -1, Sent: true, Took: res.Took}, res)
 }
 
 // A server that has become silent is left. One that answers may take as long for an acknowledgement as the attempt
@@ -230,7 +238,7 @@ func TestATLSCallbackSendsNothingInPlainText(t *testing.T) {
 	require.Equal(t, errNoTLS, res.Err)
 	injecting := &stranger{first: `INFO {"headers":true,"max_payload":9,"tls_required":true}` + "\r\nPONG\r\n"}
 	res = attempt(t, "nats://"+injecting.serve(t)+"/a", "basic ann:secret", 2*time.Minute)
-	require.Error(t, res.Err)
+	require.Equal(t, errNotNATS, res.Err)
 	for _, s := range []*stranger{plainText, injecting} {
 		for len(s.got) > 0 {
 			require.NotContains(t, <-s.got, "secret")

@@ -13,8 +13,13 @@ import (
 	"time"
 )
 
-// payTimeout bounds the write of a word that the server is owed.
-const payTimeout = 5 * time.Second
+// payTimeout bounds the write of a word that the server is owed. writeTimeout and leastRate bound that of a message:
+// a server that reads less ends the connection, whatever it says meanwhile.
+const (
+	payTimeout   = 5 * time.Second
+	writeTimeout = 30 * time.Second
+	leastRate    = 32 << 10 // bytes a second
+)
 
 // A link is a connection that is logged in. Its methods may be called at once, read by one goroutine.
 type link struct {
@@ -96,13 +101,15 @@ func (l *link) leave(no uint64) {
 	delete(l.waiting, no)
 	rests := len(l.waiting) == 0
 	l.mu.Unlock()
-	if rests {
+	if rests && l.retired.Load() {
+		l.endUnused()
+	} else if rests {
 		l.rested()
 	}
 }
 
 // write writes a message when it is its turn. A server that does not read delays the messages of a connection
-// until their deadlines, and no longer: after that of the message under way the connection ends.
+// until their deadlines, and no longer: after that of the message under way, or writeTimeout, the connection ends.
 func (l *link) write(ctx context.Context, deadline time.Time, m *message, reply string) (sent bool, err error) {
 	select {
 	case l.turn <- struct{}{}:
@@ -114,6 +121,10 @@ func (l *link) write(ctx context.Context, deadline time.Time, m *message, reply 
 	defer l.release()
 	if !time.Now().Before(deadline) {
 		return false, errUnread
+	}
+	within := writeTimeout + time.Duration(m.size()/leastRate)*time.Second
+	if stalled := time.Now().Add(within); stalled.Before(deadline) {
+		deadline = stalled
 	}
 	if err = l.conn.SetWriteDeadline(deadline); err == nil {
 		err = m.write(l.w, reply)
@@ -128,31 +139,37 @@ func (l *link) write(ctx context.Context, deadline time.Time, m *message, reply 
 	return true, err
 }
 
-// release ends a turn to write. What the reader owes the server goes first.
+// release ends a turn to write. What the reader owes the server goes first. An attempt does not wait for that.
 func (l *link) release() {
-	for {
-		l.pay()
-		<-l.turn
-		if !l.owedPing.Load() && !l.owedPong.Load() {
-			return
-		}
-		select {
-		case l.turn <- struct{}{}:
-		default:
-			return // whoever has the turn pays
-		}
+	if l.owes() {
+		go func() {
+			l.pay()
+			l.release()
+		}()
+		return
+	}
+	<-l.turn
+	if l.owes() {
+		l.settle()
 	}
 }
 
-// owe writes a word to the server now, or after the message under way: the reader waits for no writer.
+// owe writes a word to the server soon, or after the message under way: the reader waits for no writer.
 func (l *link) owe(debt *atomic.Bool) {
 	debt.Store(true)
+	l.settle()
+}
+
+// settle pays, unless somebody has the turn, who pays then.
+func (l *link) settle() {
 	select {
 	case l.turn <- struct{}{}:
 		l.release()
 	default:
 	}
 }
+
+func (l *link) owes() bool { return l.owedPing.Load() || l.owedPong.Load() }
 
 func (l *link) pay() {
 	var words string
@@ -321,4 +338,11 @@ func (l *link) rests() (used time.Time, idle bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.used, len(l.waiting) == 0
+}
+
+// fresh reports whether the connection was made just now, so its first message is about to be sent.
+func (l *link) fresh() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last == 0 && time.Since(l.used) < payTimeout
 }

@@ -47,6 +47,7 @@ func (r *refusal) Error() string { return "the NATS server ended the connection:
 // An answer is what a stream, or the server in its place, says to a message.
 type answer struct {
 	status int    // 200: the stream has the message
+	full   bool   // it is about the room of the account, not about the message
 	words  string // of an error
 	kept   []byte // the acknowledgement
 }
@@ -57,13 +58,17 @@ func (a *answer) result() egress.Result {
 	switch {
 	case a.status == 200:
 		res.Answer = a.kept
-	case a.status == 400: // about the message: it gets the same answer each time
+	case a.status == 400 && !a.full: // about the message: it gets the same answer each time
 		res.Reply, res.Words = egress.Refused, "the stream refused the message: "+line(a.words)
 	default:
 		res.Reply, res.Words = egress.Deferred, "the message was not stored: "+line(a.words)
 	}
 	return res
 }
+
+// What a server calls an account without room, a limit of which is reached or that has none for the stream. Its
+// status is 400, as that of a message that no stream takes. Source: the errors of JetStream in nats-server.
+const accountFull, noTier = 10002, 10120
 
 // noResponders is the answer to a message that no stream and no subscriber takes.
 const noResponders = "no stream has the subject (no responders)"
@@ -79,6 +84,7 @@ func answerOf(f frame) (a answer, ok bool) {
 		Seq    uint64 `json:"seq"`
 		Error  *struct {
 			Code        int    `json:"code"`
+			Number      int    `json:"err_code"`
 			Description string `json:"description"`
 		} `json:"error"`
 	}
@@ -86,8 +92,9 @@ func answerOf(f frame) (a answer, ok bool) {
 		return answer{}, false
 	}
 	switch {
-	case ack.Error != nil && ack.Error.Code >= 400 && ack.Error.Code <= 599:
-		return answer{status: ack.Error.Code, words: ack.Error.Description}, true
+	case ack.Error != nil && ack.Error.Code >= 400 && ack.Error.Code <= 599 && (ack.Stream != "" || ack.Error.Number > 0):
+		return answer{status: ack.Error.Code, words: ack.Error.Description,
+			full: ack.Error.Number == accountFull || ack.Error.Number == noTier}, true
 	case ack.Error == nil && ack.Stream != "" && ack.Seq > 0:
 		return answer{status: 200, kept: f.payload[:min(len(f.payload), mostAnswer)]}, true
 	}
@@ -136,6 +143,9 @@ func unconnected(ctx context.Context, err error) egress.Result {
 
 // unanswered is the end of an attempt whose message was not acknowledged, but may have been stored.
 func unanswered(ctx context.Context, err error, sent bool) egress.Result {
+	if !sent && errors.Is(err, errIdle) { // it made room for others before it was used
+		return push.Unsent(err)
+	}
 	if err == ctx.Err() && err != nil {
 		err = errUnconfirmed
 	}

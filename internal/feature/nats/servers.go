@@ -31,7 +31,7 @@ func (s *server) address() string { return net.JoinHostPort(s.host, s.port) }
 type servers struct {
 	o      Options
 	places *share.Bound
-	wanted atomic.Int64 // attempts that wait for a place
+	wanted atomic.Int64 // servers that wait for a place
 	life   context.Context
 	stop   context.CancelFunc
 
@@ -40,11 +40,15 @@ type servers struct {
 	links   map[server]*entry
 }
 
-// An entry is a connection, or that it is being made.
+// An entry is a connection, or that it is being made, or waits for a place.
 type entry struct {
-	ready chan struct{} // closed when one of the others is set
-	link  *link
-	err   error
+	ctx     context.Context // ends with the broker, and when no attempt waits for its place any more
+	give    context.CancelFunc
+	waiting int           // attempts that wait for it; of servers.mu
+	placed  bool          // it has a place; of servers.mu
+	ready   chan struct{} // closed when one of the others is set
+	link    *link
+	err     error
 }
 
 func newServers(o Options) *servers {
@@ -61,49 +65,68 @@ func (s *servers) close() {
 // link returns the connection to a server, which is made if there is none. It waits until ctx ends. The connection
 // may have ended meanwhile.
 func (s *servers) link(ctx context.Context, to server) (*link, error) {
-	e, err := s.entry(ctx, to)
+	e, err := s.join(to)
 	if err != nil {
 		return nil, err
 	}
 	select {
 	case <-e.ready:
+		_ = s.leave(to, e)
 		return e.link, e.err
 	case <-ctx.Done():
+		if !s.leave(to, e) {
+			return nil, errPlaces
+		}
 		return nil, ctx.Err()
 	}
 }
 
-// entry returns the entry of a server, a new one if the last one is of no use.
-func (s *servers) entry(ctx context.Context, to server) (*entry, error) {
-	if e := s.have(to); e != nil {
-		return e, nil
-	}
-	key := share.Host(to.address())
-	if !s.places.Take(key, 1) && !s.await(ctx, key) {
-		return nil, errPlaces
-	}
+// join returns the entry of a server, a new one if the last one is of no use.
+func (s *servers) join(to server) (*entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.links[to]
-	switch {
-	case s.life.Err() != nil:
-		s.places.Give(key, 1)
+	if s.life.Err() != nil {
 		return nil, egress.ErrClosed
-	case e != nil && e.usable(): // made meanwhile
-		s.places.Give(key, 1)
-		return e, nil
 	}
-	e = &entry{ready: make(chan struct{})}
-	s.links[to] = e
-	s.running.Go(func() {
-		defer s.places.Give(key, 1)
-		defer s.remove(to, e)
-		s.run(to, e)
-	})
+	e := s.links[to]
+	if e == nil || !e.usable() {
+		e = &entry{ready: make(chan struct{})}
+		e.ctx, e.give = context.WithCancel(s.life)
+		s.links[to] = e
+		s.running.Go(func() {
+			defer s.remove(to, e)
+			s.run(to, e)
+		})
+	}
+	e.waiting++
 	return e, nil
 }
 
-// await takes a place as soon as there is one, until ctx ends. Connections that rest make room.
+// leave is the end of a wait. It reports whether the entry had a place by then. One that none waits for any more gets
+// none.
+func (s *servers) leave(to server, e *entry) (placed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.waiting--; e.waiting == 0 && !e.placed {
+		e.give()
+		if s.links[to] == e {
+			delete(s.links, to)
+		}
+	}
+	return e.placed
+}
+
+// place takes a place as soon as there is one. Connections that rest make room.
+func (s *servers) place(e *entry, key share.Key) bool {
+	if !s.places.Take(key, 1) && !s.await(e.ctx, key) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.placed = true
+	return true
+}
+
 func (s *servers) await(ctx context.Context, key share.Key) bool {
 	s.wanted.Add(1)
 	defer s.wanted.Add(-1)
@@ -111,18 +134,18 @@ func (s *servers) await(ctx context.Context, key share.Key) bool {
 	return s.places.Wait(ctx, key, 1) == nil
 }
 
-// have returns the entry of a server that can be used; nil: there is none.
-func (s *servers) have(to server) *entry {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.links[to]; e != nil && e.usable() {
-		return e
-	}
-	return nil
-}
-
-// run makes the connection of an entry and reads it to its end.
+// run makes the connection of an entry, once it has a place, and reads it to its end.
 func (s *servers) run(to server, e *entry) {
+	defer e.give()
+	key := share.Host(to.address())
+	if !s.place(e, key) {
+		if e.err = errPlaces; s.life.Err() != nil {
+			e.err = egress.ErrClosed
+		}
+		close(e.ready)
+		return
+	}
+	defer s.places.Give(key, 1)
 	var l *link
 	err := guard.Do("connection to a NATS server", func() (err error) {
 		if l, err = s.connect(to); err != nil {
@@ -164,7 +187,7 @@ func (s *servers) endIdle() {
 		if !e.made() || e.err != nil {
 			continue
 		}
-		if at, rests := e.link.rests(); rests && e.link.takes() && (oldest == nil || at.Before(used)) {
+		if at, rests := e.link.rests(); rests && !e.link.fresh() && e.link.takes() && (oldest == nil || at.Before(used)) {
 			oldest, used = e.link, at
 		}
 	}

@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -26,12 +27,14 @@ func TestServersBeyondTheBoundWait(t *testing.T) {
 	s := New(patient(client))
 	defer func() { client.Close(); s.Close() }()
 	s.servers.places = share.New(share.Options{Name: "test", Most: 2})
-	send := func(server *stranger, within time.Duration) egress.Result {
+	life, endDeaf := context.WithCancel(t.Context())
+	sendIn := func(life context.Context, server *stranger, within time.Duration) egress.Result {
 		target, err := s.Row().Target(egress.ToConsumers, "nats://"+server.addr+"/a", "")
 		require.NoError(t, err)
-		return target.Send(t.Context(), push.Attempt{Message: &durable.Message{}, Consumer: &durable.Consumer{},
+		return target.Send(life, push.Attempt{Message: &durable.Message{}, Consumer: &durable.Consumer{},
 			Policy: &policy.Policy{}}, time.Now().Add(within))
 	}
+	send := func(server *stranger, within time.Duration) egress.Result { return sendIn(t.Context(), server, within) }
 	var quick [3]*stranger
 	for i := range quick {
 		quick[i] = &stranger{first: aServer, welcome: "PONG\r\n", reply: stored}
@@ -45,7 +48,7 @@ func TestServersBeyondTheBoundWait(t *testing.T) {
 	for range 2 {
 		deaf := &stranger{first: aServer, welcome: "PONG\r\n"}
 		deaf.serve(t)
-		wg.Go(func() { send(deaf, 3*time.Second) })
+		wg.Go(func() { sendIn(life, deaf, time.Hour) })
 		for line := range deaf.got {
 			if line[0] == 'H' { // HPUB: its connection is in use
 				break
@@ -55,8 +58,29 @@ func TestServersBeyondTheBoundWait(t *testing.T) {
 	res := send(quick[0], 100*time.Millisecond)
 	require.ErrorIs(t, res.Err, errPlaces)
 	require.True(t, res.Local, "it counts as no attempt")
-	require.Equal(t, 200, send(quick[0], 2*time.Minute).Status, "when the others are over")
+	waiting := &stranger{first: aServer, welcome: "PONG\r\n", reply: stored}
+	waiting.serve(t)
+	var all sync.WaitGroup
+	for range 5 {
+		all.Go(func() {
+			if res := send(waiting, 2*time.Minute); res.Status != 200 {
+				t.Errorf("an attempt that waited: %+v", res)
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return s.servers.wanted.Load() == 1 }, time.Minute, time.Millisecond,
+		"for one server, however many wait")
+	endDeaf()
 	wg.Wait()
+	all.Wait()
+	require.Equal(t, 200, send(quick[0], 2*time.Minute).Status, "when the others are over")
+	logins := 0
+	for len(waiting.got) > 0 {
+		if line := <-waiting.got; line == "PING" {
+			logins++
+		}
+	}
+	require.Equal(t, 1, logins, "all use the connection that was made for one")
 }
 
 // A server that announces its stop gets the acknowledgements that it owes, and no further message.
