@@ -58,6 +58,7 @@ install_apt() {
 	have redis-server || have valkey-server || packages+=(redis-server)
 	usable_cc || packages+=(gcc libc6-dev)
 	have curl || packages+=(curl ca-certificates)
+	have openssl || packages+=(openssl)
 	as_root env DEBIAN_FRONTEND=noninteractive \
 		apt-get install -q -y --no-install-recommends "${packages[@]}" >&2
 }
@@ -84,7 +85,8 @@ install_compose() {
 }
 
 complete() {
-	usable_mysql && { have redis-server || have valkey-server; } && usable_cc && have curl
+	usable_mysql && { have redis-server || have valkey-server; } && usable_cc && have curl &&
+		have openssl
 }
 
 have go || { say "Go is not installed: see https://go.dev/dl/"; exit 1; }
@@ -99,7 +101,7 @@ if ! complete; then
 		install_compose
 	fi
 	if ! complete && [ -z "${PENSTOCK_TEST_MYSQL:-}" ]; then
-		say "The tests need mariadbd (or mysqld), redis-server, curl and a C compiler in PATH,"
+		say "The tests need mariadbd (or mysqld), redis-server, curl, openssl and a C compiler in PATH,"
 		say "and neither apt (as root or with sudo), brew nor docker compose is here to provide them."
 		exit 1
 	fi

@@ -84,15 +84,20 @@ func TestTheCommandsOfThePageAboutTheCheckWork(t *testing.T) {
 		require.Equal(t, 13, strings.Index(one, found[2]), "the columns of the page: %s", one)
 		require.Contains(t, text, "`"+found[2]+"`", "the page lists the checks")
 	}
-	names := regexp.MustCompile(`\b(?:add|stops|clock|schema)\((?:r, )?"([a-z.]+)"`)
+	names, listed := regexp.MustCompile(`\b(?:add|stops|clock|schema|room)\((?:r, )?"([a-z.]+)"`), 0
 	for _, file := range script.Glob(t, "internal/feature/preflight/*.go") {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
 		for _, found := range names.FindAllStringSubmatch(fromRoot(t, file), -1) {
 			require.True(t, strings.Contains(text, "`"+found[1]+"`"), "the page does not list %s", found[1])
+			if of, ok := strings.CutSuffix(found[1], ".room"); ok {
+				require.Contains(t, text, "`"+of+".disk`")
+			}
+			listed++
 		}
 	}
+	require.Greater(t, listed, 15)
 	var report preflight.Report
 	strictjson.Decode(t, []byte(script.Blocks(text, "json")[0]), &report)
 	require.Equal(t, preflight.CodeMend, report.Code)
@@ -150,7 +155,7 @@ func TestTheCommandsOfThePageAboutRehearsalsWork(t *testing.T) {
 	p := b.world.start()
 	const page = "docs/operate/rehearsal.md"
 	run := b.script("http://broker.staging:8080", p.base, "--i-own-this-broker",
-		"--i-own-this-broker --calm 1s --outage 1s")
+		"--i-own-this-broker --calm 3s --outage 1s --wait 2m")
 	run.Env = append(run.Env, "PATH="+folder+":"+os.Getenv("PATH"))
 	out := run.Page(t, page)
 	require.Contains(t, out, "redis-down at "+p.base+": nothing was lost, and all was well ")

@@ -48,8 +48,8 @@ func (b *pageBroker) restart(environ []string) bool {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.last != nil {
-		b.last.stop()
+	if b.last != nil && b.last.stop() != 0 {
+		return false
 	}
 	b.last = b.world.launch(append(settings, "BROKER_LISTEN="+strings.TrimPrefix(b.base, "http://"))...)
 	b.last.base = b.base

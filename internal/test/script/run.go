@@ -3,8 +3,11 @@ package script
 import (
 	"bytes"
 	"context"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -42,9 +45,14 @@ func (r Run) Text(t testing.TB, text string) string {
 	text = strings.NewReplacer(append(append([]string{}, r.Instead...), r.Also...)...).Replace(r.Begin + text)
 	ctx, cancel := context.WithTimeout(t.Context(), r.Within)
 	defer cancel()
-	bash := exec.CommandContext(ctx, "bash")
-	bash.Dir, bash.Env, bash.Stdin = r.Folder, r.Env, strings.NewReader(text)
-	bash.WaitDelay = r.Within // a curl in front of grep -q ends later
+	file := filepath.Join(t.TempDir(), "commands") // from its input, a command that reads that would take the rest
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	bash := exec.CommandContext(ctx, "bash", file)
+	bash.Dir, bash.Env = r.Folder, r.Env
+	bash.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// It ends with what it has begun; a curl in front of grep -q ends later.
+	bash.Cancel = func() error { return syscall.Kill(-bash.Process.Pid, syscall.SIGKILL) }
+	bash.WaitDelay = r.Within
 	var out bytes.Buffer
 	bash.Stdout, bash.Stderr = &out, &out
 	require.NoError(t, bash.Run(), "%s\n%s", text, out.String())
