@@ -56,11 +56,13 @@ func (w *world) resume() {
 // its policy, since a replay keeps no order (I18).
 func (w *world) copied(k durable.Consumer, id ident.ID, replay string) (durable.Consumer, bool) {
 	no, err := strconv.ParseUint(replay, 10, 32)
-	r, missing := within(w.store, func(ctx context.Context) (durable.Replay, error) { return w.store.Replay(ctx, uint32(no)) })
+	r, missing := within(w.store, func(ctx context.Context) (durable.Replay, error) {
+		return w.store.Replay(ctx, uint32(no))
+	})
 	if err = errors.Join(err, missing); err != nil || r.ConsumerNo != k.No || id.Compare(r.After) <= 0 ||
 		id.Compare(r.Through) > 0 {
-		w.checker.report(id, "I18: consumer %d got a copy of replay %q, which does not have the message: it is of consumer %d, "+
-			"after %s, through %s (%v)", k.No, replay, r.ConsumerNo, r.After, r.Through, err)
+		w.checker.report(id, "I18: consumer %d got a copy of replay %q, which does not have the message: it is of "+
+			"consumer %d, after %s, through %s (%v)", k.No, replay, r.ConsumerNo, r.After, r.Through, err)
 		return k, false
 	}
 	k.No, k.Policy = r.No, ""
