@@ -36,12 +36,13 @@ type store struct {
 	atVersion int64    // of the database, of seen
 
 	// What the database does not tell, guarded by mu.
-	purged []*durable.Message             // that were there
-	lost   map[jobKey]map[attemptKey]bool // every lease that ended without a word, those before a redrive too
-	events int64                          // the order of what follows
-	died   map[jobKey]int64               // when the row of a dead job was stored, in events
-	asked  map[redriveKey]int64           // when a redrive was created, in events
-	began  map[uint32]time.Time           // when a replay was created
+	purged  []*durable.Message             // that were there
+	lost    map[jobKey]map[attemptKey]bool // every lease that ended without a word, those before a redrive too
+	events  int64                          // the order of what follows
+	died    map[jobKey]int64               // when the row of a dead job was stored, in events
+	asked   map[redriveKey]int64           // when a redrive was created, in events
+	began   map[uint32]time.Time           // when a replay was created
+	changed map[uint32]time.Time           // when the state of a consumer was changed last
 }
 
 // A jobKey is a job: a message for one consumer.
@@ -88,7 +89,7 @@ func openStore(parent string, template []byte, clock func() time.Time) (*store, 
 		return nil, err
 	}
 	s := &store{dir: dir, mu: make(turn, 1), lost: map[jobKey]map[attemptKey]bool{}, died: map[jobKey]int64{},
-		asked: map[redriveKey]int64{}, began: map[uint32]time.Time{}}
+		asked: map[redriveKey]int64{}, began: map[uint32]time.Time{}, changed: map[uint32]time.Time{}}
 	s.known = catalogueCopy{turn: make(turn, 1), channels: map[uint32]durable.Channel{},
 		consumers: map[uint32]durable.Consumer{}, replays: map[uint32]durable.Replay{}}
 	file := filepath.Join(dir, databaseFile)

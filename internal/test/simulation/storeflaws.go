@@ -1,11 +1,13 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/model/ident"
@@ -129,7 +131,15 @@ func (s *store) Record(ctx context.Context, outcomes []durable.Outcome) error {
 			o.ReplyTo = durable.ExchangeKey{}
 		}
 	}
-	return s.Store.Record(ctx, kept)
+	if err := s.Store.Record(ctx, kept); err != nil {
+		return err
+	}
+	for i := range kept {
+		if rule := kept[i].Tombstone; rule != nil && rule.Tripped {
+			s.changed[cmp.Or(rule.ConsumerNo, kept[i].ConsumerNo)] = time.Now()
+		}
+	}
+	return nil
 }
 
 // JobStates hides the states of jobs.
