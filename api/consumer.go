@@ -207,16 +207,21 @@ func (a *API) left(ctx context.Context, put *durable.ConsumerPut, known bool) (l
 	return left, nil
 }
 
+// fitting are the fields with which a sender may be unable to send.
+var fitting = []string{"authorization", "collect", "timeout"}
+
 // fits refuses a policy with which the sender of the callback cannot send, what the consumer keeps of it
-// included. Those of http and of mails can with each.
+// included. That of http can with each.
 func (a *API) fits(ctx context.Context, put *durable.ConsumerPut, f form) error {
-	const all = policy.ByHTTP | policy.ByMail
-	if a.o.Senders == nil || put.CallbackURL == nil && f["authorization"] == "" ||
-		put.CallbackURL != nil && a.o.Senders.Kind(*put.CallbackURL)&^all == 0 {
+	changes := put.CallbackURL != nil || slices.ContainsFunc(fitting, func(name string) bool {
+		_, ok := f[name]
+		return ok
+	})
+	if a.o.Senders == nil || !changes || put.CallbackURL != nil && a.o.Senders.Kind(*put.CallbackURL) == policy.ByHTTP {
 		return nil
 	}
 	left, err := a.left(ctx, put, true)
-	if err != nil || a.kindOf(&left)&(all|policy.ByPull) != 0 {
+	if err != nil || a.kindOf(&left)&(policy.ByHTTP|policy.ByPull) != 0 {
 		return err
 	}
 	record := left.Policy

@@ -30,7 +30,7 @@ var commonHeaders = []string{
 	"X-Broker-Replay",
 	"X-Broker-Metadata-Headers", "X-Broker-Ordering-Key", "X-Broker-Task", "X-Broker-In-Reply-To",
 	"X-Broker-Response-Status",
-	"X-Broker-Response-Truncated", "X-Broker-Made-By", push.TestHeader,
+	"X-Broker-Response-Truncated", "X-Broker-Made-By", "X-Broker-Jobs", push.TestHeader,
 }
 
 // CommonHeaders returns the headers that every route knows, for documentation and its tests.

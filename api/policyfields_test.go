@@ -66,6 +66,7 @@ var fieldValues = map[string]struct {
 	"sqsWait":          {"20s", "20s", []string{"-1s", "21s", "100ms"}},
 	"subject": {"{{payload.a.0}} {{ channel }}", "{{payload.a.0}} {{ channel }}", []string{"a\r\nBcc: x@y.z", "a\x00",
 		"{{payload", "}}", "{{nobody}}", "{{payload.}}", "{{payload.a..b}}", strings.Repeat("x", 257), "\xff"}},
+	"collect": {"20/5s", "20/5s", []string{"1/5s", "101/5s", "20", "20/2h", "20/50ms", "-2/5s", "2/", "+2/5s"}},
 	"body": {"a\n{{payload}}", "a\n{{payload}}", []string{"a\x00", "{{", "{{ payload.a b", strings.Repeat("x", 4097),
 		strings.Repeat("{{job}}", 65)}},
 }

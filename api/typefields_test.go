@@ -21,7 +21,7 @@ func TestFieldsThatMeanNothingToAPullConsumerAreRefused(t *testing.T) {
 		"signingOverlap": "1h", "headers": "X-A: 1", "authorization": "bearer x", "identity": "minimal",
 		"async": "true", "asyncStatus": "201", "resultUrl": "http://localhost/{messageID}",
 	}
-	ofMail := map[string]string{"subject": "x", "body": "y"}
+	ofMail := map[string]string{"subject": "x", "body": "y", "collect": "2/1s"}
 	require.Len(t, values, len(foreign(policy.ByPull))-len(ofMail))
 	for name, value := range ofMail {
 		field := name + "=" + value

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net/url"
 	"os"
 	"strings"
@@ -38,6 +39,49 @@ func (m *mailServer) settings() []string {
 func (s *stage) tryCallback(callback string) reply {
 	return s.do("PUT", s.path("/consumer/other"), url.Values{"callbackUrl": {callback}}.Encode(), "Content-Type",
 		"application/x-www-form-urlencoded")
+}
+
+// Jobs that wait for a consumer with collect share a mail, and each of them is delivered by it.
+func TestJobsOfAConsumerShareAMail(t *testing.T) {
+	onEachStore(t, func(t *testing.T, w *world) {
+		mails := newMailServer(t)
+		p := w.start(append(mails.settings(), "BROKER_DELIVERY_TIMEOUT=20s")...)
+		s := p.stage(t)
+		consumer := []string{"token", "k-token", "callbackUrl", "mailto:one@example.com", "subject", "News {{payload.id}}",
+			"body", "No {{payload.id}}.", "collect"}
+		refused := func(fields ...string) string {
+			form := url.Values{}
+			for i := 0; i < len(fields); i += 2 {
+				form.Set(fields[i], fields[i+1])
+			}
+			r := s.do("PUT", s.path("/consumer/k"), form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
+			require.Equal(t, 400, r.status, r.body)
+			return r.body
+		}
+		require.Contains(t, refused(append(consumer, "5/6s")...), "set timeout to 24s or more")
+		refused(append(consumer, "1/5s")...)
+		require.Equal(t, 201, s.put(s.path("/consumer/k"), append(consumer, "5/15s", "timeout", "1m")...).status)
+		require.Equal(t, "5/15s", s.consumer("k").Policy.Collect)
+
+		s.change("k", "pause")
+		var at []string
+		for id := range 5 {
+			at = append(at, s.publish(fmt.Sprintf(`{"id":%d}`, id)))
+		}
+		s.change("k", "resume")
+		for _, location := range at {
+			s.awaitStatus(location, "DELIVERED")
+		}
+		got, _ := mails.about("News")
+		require.Len(t, got, 1)
+		require.Contains(t, got[0], "(and 4 more)")
+		for id := range 5 {
+			require.Contains(t, got[0], fmt.Sprintf("No %d.", id))
+		}
+		for _, timeout := range []string{"20s", ""} { // a change that no longer fits
+			refused("timeout", timeout)
+		}
+	})
 }
 
 // A consumer with a mailto callback is a push consumer as others are: attempts, dead letters, pauses, tests.

@@ -142,6 +142,7 @@ func (b *broker) drain(ctx context.Context) {
 	failpoint.At(failpoint.Draining)
 	time.Sleep(delay)
 	b.plane.Drain()
+	b.mails.Hurry()
 	shutdown, cancel := context.WithTimeout(ctx, b.cfg.DrainTimeout+stopGrace) // a body may come slowly
 	defer cancel()
 	var wg sync.WaitGroup // side by side: a request of HTTP/2 without an end takes no time from those of HTTP/1.1

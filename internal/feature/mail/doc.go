@@ -7,6 +7,7 @@
 //	reply.go    what the mail server said, as the end of an attempt
 //	address.go  the addresses of a callback URL
 //	sender.go   the row of the table, and one attempt
+//	collect.go  jobs that share a mail
 //	fill.go     the places of the templates for subject and text
 //
 // The mail server is chosen by the operator, so the rules for the addresses of callbacks do not apply to it.

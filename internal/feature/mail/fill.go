@@ -1,6 +1,8 @@
 package mail
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -18,8 +20,34 @@ const (
 	longestText    = 256 << 10
 )
 
-// letter is the mail of an attempt.
-func (t *target) letter(a *push.Attempt) *Letter {
+// between is the line between the texts of jobs that share a mail.
+const between = "\n\n----\n\n"
+
+// letter is the mail of an attempt, or of several.
+func (t *target) letter(of []*entry) *Letter {
+	l := t.part(of[0].a, longestText)
+	if len(of) == 1 {
+		return l
+	}
+	ids := sha256.New()
+	texts := []string{l.Text}
+	left := longestText - len(l.Text)
+	fmt.Fprintln(ids, l.ID)
+	for _, e := range of[1:] {
+		next := t.part(e.a, max(left, 0))
+		left -= len(next.Text) + len(between)
+		texts = append(texts, next.Text)
+		fmt.Fprintln(ids, next.ID)
+	}
+	l.ID = "jobs-" + hex.EncodeToString(ids.Sum(nil)[:12])
+	l.Subject += fmt.Sprintf(" (and %d more)", len(of)-1)
+	l.Text = strings.Join(texts, between)
+	l.Headers = [][2]string{{"X-Broker-Jobs", strconv.Itoa(len(of))}}
+	return l
+}
+
+// part is what a mail has of an attempt, with at most so many bytes of its text.
+func (t *target) part(a *push.Attempt, longest int) *Letter {
 	value := t.values(a)
 	l := &Letter{ID: a.Job(), To: t.to, Headers: [][2]string{{"X-Broker-Message-ID", header(a.Message.PathID())}}}
 	if r := a.Consumer.Replay; r != nil {
@@ -31,7 +59,7 @@ func (t *target) letter(a *push.Attempt) *Letter {
 	}
 	subject, _ := a.Policy.Subject.Fill(longestSubject, value)
 	l.Subject = header(subject)
-	text, cut := a.Policy.Body.Fill(longestText, value)
+	text, cut := a.Policy.Body.Fill(longest, value)
 	if l.Text = plainText(text); cut {
 		l.Text += fmt.Sprintf("\n\n[cut off: the payload has %d bytes]\n", len(a.Message.Payload))
 	}
@@ -148,8 +176,8 @@ func within(value []byte, name string) (found []byte) {
 
 // header makes one line without control characters, which no header may have.
 func header(text string) string {
-	between := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
-	return strings.Join(strings.FieldsFunc(text, between), " ")
+	blank := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
+	return strings.Join(strings.FieldsFunc(text, blank), " ")
 }
 
 // plainText leaves out control characters, which mail programs show in ways of their own.

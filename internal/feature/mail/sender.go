@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/penstock-broker/penstock/hotpath/push"
@@ -29,12 +30,17 @@ const mostAtOnce = 16
 type Sender struct {
 	o      Options
 	places *share.Bound
+	hurry  chan struct{} // closed by Hurry
+	once   sync.Once
 }
 
 // New returns a sender.
 func New(o Options) *Sender {
-	return &Sender{o: o, places: share.New(share.Options{Name: "mails", Most: mostAtOnce})}
+	return &Sender{o: o, places: share.New(share.Options{Name: "mails", Most: mostAtOnce}), hurry: make(chan struct{})}
 }
+
+// Hurry sends what waits for further jobs, and lets none wait from now on: the broker stops.
+func (s *Sender) Hurry() { s.once.Do(func() { close(s.hurry) }) }
 
 // Bounds returns what the mails under way share.
 func (s *Sender) Bounds() []*share.Bound { return []*share.Bound{s.places} }
@@ -42,12 +48,12 @@ func (s *Sender) Bounds() []*share.Bound { return []*share.Bound{s.places} }
 // Row is the sender's row of the table.
 func (s *Sender) Row() push.Sender {
 	return push.Sender{Schemes: []string{scheme}, Kind: policy.ByMail, Check: s.check,
-		Target: func(_ egress.Rule, rawURL, _ string) (push.Target, error) {
+		Fits: fits, Target: func(_ egress.Rule, rawURL, _ string) (push.Target, error) {
 			to, err := s.receivers(rawURL)
 			if err != nil {
 				return nil, err
 			}
-			return &target{s, to}, nil
+			return &target{Sender: s, to: to}, nil
 		}}
 }
 
@@ -76,6 +82,9 @@ func (s *Sender) receivers(rawURL string) ([]string, error) {
 type target struct {
 	*Sender
 	to []string
+
+	mu   sync.Mutex
+	open *collection // of the mail that takes more jobs; nil: there is none
 }
 
 // errPlaces is the reason of an attempt whose time passed while others took all connections.
@@ -83,18 +92,58 @@ var errPlaces = errors.New("all connections to the mail server are in use")
 
 // Send makes one attempt: a mail to all addresses, which the server takes for all of them or for none.
 func (t *target) Send(life context.Context, a push.Attempt, deadline time.Time) egress.Result {
-	begun := time.Now()
+	e := &entry{a: &a, result: push.Unsent(errUnsent)}
+	if a.Policy.Collect.N > 1 && !a.Test {
+		t.collect(life, e, deadline)
+	} else {
+		t.send(life, deadline, []*entry{e})
+	}
+	return e.result
+}
+
+// An entry is an attempt and its end.
+type entry struct {
+	a      *push.Attempt
+	result egress.Result
+}
+
+// send makes the attempts of jobs that share a mail. If the server refuses that, each gets one of its own, so that one
+// job makes no dead letters of others.
+func (t *target) send(life context.Context, deadline time.Time, all []*entry) {
 	ctx, cancel := context.WithDeadline(life, deadline)
 	defer cancel()
-	who := share.Consumer(a.Consumer.Account())
+	who := share.Consumer(all[0].a.Consumer.Account())
 	if err := t.places.Wait(ctx, who, 1); err != nil {
-		return push.Unsent(errPlaces)
+		for _, e := range all {
+			e.result = push.Unsent(errPlaces)
+		}
+		return
 	}
 	defer t.places.Give(who, 1)
-	if err := a.InTime(ctx, deadline); err != nil {
-		return push.Unsent(err)
+	var counted []*entry
+	for _, e := range all {
+		if err := e.a.InTime(ctx, deadline); err != nil {
+			e.result = push.Unsent(err)
+			continue
+		}
+		counted = append(counted, e)
 	}
-	said, err := t.o.Server.Send(ctx, time.Until(deadline), t.letter(&a))
+	if len(counted) == 0 {
+		return
+	}
+	res := t.hand(life, ctx, deadline, counted)
+	for _, e := range counted {
+		e.result = res
+		if res.Reply == egress.Refused && len(counted) > 1 {
+			e.result = t.hand(life, ctx, deadline, []*entry{e})
+		}
+	}
+}
+
+// hand hands a mail in.
+func (t *target) hand(life, ctx context.Context, deadline time.Time, of []*entry) egress.Result {
+	begun := time.Now()
+	said, err := t.o.Server.Send(ctx, time.Until(deadline), t.letter(of))
 	res := took(said)
 	if err != nil {
 		res = failed(life, ctx, err)

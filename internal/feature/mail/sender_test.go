@@ -31,6 +31,7 @@ import (
 type box struct {
 	mail, rcpt, data error
 	hang             chan struct{} // nil: it does not
+	refuse           string        // what no mail may have in its text; "": all may
 
 	mu  sync.Mutex
 	got []*mail.Message
@@ -55,6 +56,9 @@ func (b *box) Data(r io.Reader) error {
 	}
 	if b.hang != nil {
 		<-b.hang
+	}
+	if b.refuse != "" && strings.Contains(string(text), b.refuse) {
+		return &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 7, 1}, Message: "not that"}
 	}
 	msg, err := mail.ReadMessage(strings.NewReader(string(text)))
 	b.mu.Lock()
@@ -122,6 +126,115 @@ func TestAJobIsOneMailToAllAddresses(t *testing.T) {
 	require.Equal(t, "<"+m.ID.Job(0).String()+"@example.com>", got.Header.Get("Message-ID"))
 	require.Equal(t, got.Header.Get("Message-ID"), b.got[1].Header.Get("Message-ID"), "a repetition can be recognised")
 	require.Equal(t, `two [1,{"text":"two"}] |m-1 2 k`, bodyOf(t, got))
+}
+
+// sendAll makes attempts of messages with these payloads at once, through one target, and returns their results.
+func sendAll(t *testing.T, o Options, fields map[string]string, payloads ...string) []egress.Result {
+	t.Helper()
+	target, err := push.NewSenders(New(o).Row()).Target(egress.ToConsumers, "mailto:b@example.com", "")
+	require.NoError(t, err)
+	book := policy.NewBook(policy.Policy{Timeout: time.Minute})
+	record, err := book.Merge("", fields, time.Now())
+	require.NoError(t, err)
+	results := make([]egress.Result, len(payloads))
+	var wg sync.WaitGroup
+	for i, payload := range payloads {
+		m := message(payload)
+		m.ID = ident.Before(1_700_000_000_000 + int64(i))
+		wg.Go(func() {
+			results[i] = target.Send(t.Context(), push.Attempt{Message: m, Consumer: &durable.Consumer{No: 7, ID: "k"},
+				Policy: book.Of(record), No: 1}, time.Now().Add(time.Minute))
+		})
+	}
+	wg.Wait()
+	return results
+}
+
+func TestJobsThatComeTogetherShareAMail(t *testing.T) {
+	b := &box{}
+	o := b.serve(t)
+	fields := map[string]string{"collect": "3/15s", "subject": "News", "body": "<{{payload}}>"}
+	for _, res := range sendAll(t, o, fields, `"a"`, `"b"`, `"c"`, `"d"`, `"e"`, `"f"`) {
+		require.NoError(t, res.Err)
+		require.Equal(t, 250, res.Status)
+	}
+	require.Len(t, b.got, 2, "a full mail does not wait")
+	seen := ""
+	for _, got := range b.got {
+		require.Equal(t, "News (and 2 more)", got.Header.Get("Subject"))
+		require.Equal(t, "3", got.Header.Get("X-Broker-Jobs"))
+		require.Empty(t, got.Header.Get("X-Broker-Message-ID"))
+		text := bodyOf(t, got)
+		require.Equal(t, 2, strings.Count(text, "----"))
+		seen += text
+	}
+	require.NotEqual(t, b.got[0].Header.Get("Message-ID"), b.got[1].Header.Get("Message-ID"))
+	for _, letter := range "abcdef" {
+		require.Contains(t, seen, fmt.Sprintf("<\"%c\">", letter))
+	}
+
+	fields["collect"] = "3/100ms" // one alone goes when its time is over, as a mail of its own
+	require.Equal(t, 250, sendAll(t, o, fields, `"g"`)[0].Status)
+	require.Equal(t, "News", b.got[2].Header.Get("Subject"))
+	require.Equal(t, "m-1", b.got[2].Header.Get("X-Broker-Message-ID"))
+}
+
+// A job whose text the server refuses makes no dead letters of those that share its mail.
+func TestAMailThatIsRefusedIsSentJobByJob(t *testing.T) {
+	b := &box{refuse: "poison"}
+	o := b.serve(t)
+	fields := map[string]string{"collect": "3/15s"}
+	results := sendAll(t, o, fields, `"a"`, `"poison"`, `"c"`)
+	require.Equal(t, egress.Refused, results[1].Reply)
+	for _, res := range []egress.Result{results[0], results[2]} {
+		require.Equal(t, egress.ByStatus, res.Reply)
+		require.Equal(t, 250, res.Status)
+	}
+	require.Len(t, b.got, 2)
+}
+
+func TestATextOfSeveralJobsIsBounded(t *testing.T) {
+	b := &box{}
+	o := b.serve(t)
+	big := `"` + strings.Repeat("x", 200<<10) + `"`
+	sendAll(t, o, map[string]string{"collect": "4/15s"}, big, big, big, big)
+	text := bodyOf(t, b.got[0])
+	require.Less(t, len(text), longestText+1000)
+	require.Equal(t, 3, strings.Count(text, "cut off"))
+}
+
+func TestAStopSendsNoCollection(t *testing.T) {
+	b := &box{}
+	target, err := push.NewSenders(New(b.serve(t)).Row()).Target(egress.ToConsumers, "mailto:b@example.com", "")
+	require.NoError(t, err)
+	life, stop := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, stop)
+	res := target.Send(life, push.Attempt{Message: message(`"a"`), Consumer: &durable.Consumer{No: 7},
+		Policy: &policy.Policy{Collect: policy.Rate{N: 5, Per: 10 * time.Minute}}}, time.Now().Add(time.Hour))
+	require.ErrorIs(t, res.Err, egress.ErrClosed)
+	require.False(t, res.Sent)
+	require.Empty(t, b.got)
+}
+
+func TestAStopSendsWhatIsCollected(t *testing.T) {
+	b := &box{}
+	s := New(b.serve(t))
+	target, err := push.NewSenders(s.Row()).Target(egress.ToConsumers, "mailto:b@example.com", "")
+	require.NoError(t, err)
+	time.AfterFunc(100*time.Millisecond, func() { s.Hurry(); s.Hurry() })
+	for range 2 {
+		res := target.Send(t.Context(), push.Attempt{Message: message(`"a"`), Consumer: &durable.Consumer{No: 7},
+			Policy: &policy.Policy{Collect: policy.Rate{N: 5, Per: 10 * time.Minute}}}, time.Now().Add(time.Hour))
+		require.Equal(t, 250, res.Status)
+	}
+}
+
+func TestAMailIsCollectedForAQuarterOfTheTimeout(t *testing.T) {
+	table := push.NewSenders(New(Options{}).Row())
+	p := &policy.Policy{Timeout: 30 * time.Second, Collect: policy.Rate{N: 20, Per: 7500 * time.Millisecond}}
+	require.NoError(t, table.Fits("mailto:a@example.com", p))
+	p.Collect.Per = 8 * time.Second
+	require.ErrorContains(t, table.Fits("mailto:a@example.com", p), "set timeout to 32s or more")
 }
 
 func TestTheTextOfAMailIsBounded(t *testing.T) {

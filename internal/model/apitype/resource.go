@@ -121,6 +121,7 @@ type Policy struct {
 	Authorization string `json:"Authorization"` // its kind; the rest is masked
 	Backoff       string `json:"Backoff"`       // waits before the retries: "5s,30s,1m", or "constant:30s"
 	Body          string `json:"Body"`          // of mails, with places {{...}}
+	Collect       string `json:"Collect"`       // jobs of a mail, and its wait: "20/5s"; "none"
 	Concurrency   string `json:"Concurrency"`   // most attempts in flight, or "none"
 	// "keep", "redrive", "forward:CHANNEL" or "expire:DURATION"
 	Dlq              string `json:"Dlq"`
@@ -257,6 +258,7 @@ type ConsumerForm struct {
 	SqsWait               *string `form:"sqsWait"`
 	Subject               *string `form:"subject"`
 	Body                  *string `form:"body"`
+	Collect               *string `form:"collect"`
 }
 
 // A LoginForm is the form that begins a session of the dashboard.

@@ -94,6 +94,8 @@ var fields = table[Policy]{
 		parseSubject, func(p *Policy) *Template { return &p.Subject })),
 	of(ByMail, value("body", "up to 4096 bytes with places: the text of the mails to a `mailto:` callback. By default `{{payload}}`",
 		parseText, func(p *Policy) *Template { return &p.Body })),
+	of(ByMail, value("collect", "`20/5s`: [one mail for up to 20 jobs](mail.md#several-jobs-in-a-mail) that come within 5 seconds. 2 to 100 jobs, `100ms` to `1h`, and at most a quarter of `timeout`; `none`: a mail for each job",
+		parseCollect, func(p *Policy) *Rate { return &p.Collect })),
 }
 
 // ofPush is a field that does not apply to a pull consumer, which the broker does not call.

@@ -43,6 +43,18 @@ func parseRate(text string) (Rate, error) {
 	return Rate{N: n, Per: d}, nil
 }
 
+var errCollect = errors.New("must be none, or N/duration like 20/5s, with N from 2 to 100 and a duration from 100ms " +
+	"to 1h")
+
+// parseCollect reads how many jobs may share a mail, and how long the first of them waits.
+func parseCollect(text string) (Rate, error) {
+	c, err := parseRate(text)
+	if err != nil || c != (Rate{}) && (c.N < 2 || c.N > 100 || c.Per > time.Hour) {
+		return Rate{}, errCollect
+	}
+	return c, nil
+}
+
 // ParseRate reads a rate as the policy field rateLimit has it. An empty text is no limit.
 func ParseRate(text string) (Rate, error) {
 	if text == "" {

@@ -61,6 +61,7 @@ type Policy struct {
 	SQSWait  time.Duration // of receives of SQS clients without one
 
 	Subject, Body Template // of mails
+	Collect       Rate     // most jobs of one mail, and how long the first one waits for others; N 0: each has its own
 
 	// Lease is the length of a lease of a pull consumer: its own Timeout, or else that of the
 	// installation; 0: neither is set.
