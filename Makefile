@@ -28,7 +28,7 @@ BASE      ?= main
 SMOKE     := ^Test(TheDefaultsAreThePromisedOnes|ThePageOfSettingsIsTrue|WhatIsWrongIsNamed|HelpAndVersionGoToStdout|Push|Pull|Redrive|Bulks|RestartKeepsEverything)$$
 
 .DEFAULT_GOAL := help
-.PHONY: help run listen demo-responses build dist packages reproducible seeds t test test-quick mutants contract modules lint vuln bench bench-compare bench-guard bench-tuning bench-bridge bench-clients peers bench-go pictures board openapi breaking drills fuzz up down relay-real faults upgrade galera test-faults test-clock clean webhooks
+.PHONY: help run listen demo-responses build dist packages reproducible seeds t test test-quick mutants contract modules lint vuln bench bench-compare bench-guard bench-tuning bench-bridge bench-scale bench-clients peers bench-go pictures board openapi breaking drills fuzz up down relay-real faults upgrade galera test-faults test-clock clean webhooks
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -129,6 +129,9 @@ bench-tuning: ## measure what each knob costs and buys; ROUNDS= (3)
 
 bench-bridge: ## what each stage of the broker costs, from the smallest program with the same path; ROUNDS= (5)
 	ROUNDS=$(ROUNDS) ./scripts/servers.sh -exec ./scripts/bridge.sh
+
+bench-scale: ## fit what a message costs each part, predict other loads from it, ten minutes; ROUNDS= (3) RATE= (1000000)
+	ROUNDS=$(ROUNDS) RATE=$(RATE) ./scripts/servers.sh -exec ./scripts/scale.sh
 
 bench-clients: ## measure our clients beside Celery and BullMQ on Redis, workers killed, under ten minutes; CLIENTS= flags
 	./scripts/clients.sh $(CLIENTS)

@@ -36,6 +36,7 @@ const help = `Usage: bench COMMAND [flags]
   limits     ceilings of this machine, stage by stage
   compare    A.json B.json: do two reports differ?
   steps      NAME=A.json ...: a row for each load, what a message cost in each process
+  model      NAME=A.json ...: what a request, a message, a job and a KiB cost; the rates that they predict
   chaos      break brokers, stores and links under load, check every promise
   rehearse   take something away from an installation of yours: what is lost, how long until well?
 
@@ -82,14 +83,14 @@ func run(ctx context.Context, args []string, out, progress io.Writer) int {
 	}
 	commands := map[string]command{
 		"run": runCommand, "publish": publishCommand, "find-max": findMaxCommand, "limits": limitsCommand,
-		"compare": compareCommand, "steps": stepsCommand, "peer": peerCommand,
+		"compare": compareCommand, "steps": stepsCommand, "model": modelCommand, "peer": peerCommand,
 		"rehearse": rehearseCommand,
 	}
 	maps.Copy(commands, chaosCommands())
 	f, ok := commands[name]
 	if !ok {
 		hint := ""
-		if meant := problem.Nearest(name, []string{"run", "publish", "find-max", "limits", "compare", "steps",
+		if meant := problem.Nearest(name, []string{"run", "publish", "find-max", "limits", "compare", "steps", "model",
 			"chaos", "rehearse"}); meant != "" {
 			hint = "; did you mean " + meant + "?"
 		}

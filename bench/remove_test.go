@@ -30,12 +30,12 @@ func TestBenchAlonePrintsItsCommands(t *testing.T) {
 		code, out, progress := said(t, args...)
 		require.Equal(t, ExitOK, code)
 		require.Empty(t, progress)
-		for _, command := range []string{"run", "publish", "find-max", "limits", "compare", "steps", "chaos"} {
+		for _, command := range []string{"run", "publish", "find-max", "limits", "compare", "steps", "model", "chaos"} {
 			require.Contains(t, out, "\n  "+command+" ")
 		}
 	}
 	for command, flag := range map[string]string{"run": "--url", "publish": "--url", "find-max": "--p99",
-		"limits": "--each", "compare": "--least", "steps": "Usage", "chaos": "--minutes"} {
+		"limits": "--each", "compare": "--least", "steps": "Usage", "model": "--check", "chaos": "--minutes"} {
 		code, out, progress := said(t, command, "--help")
 		require.Equal(t, ExitOK, code, command)
 		require.Empty(t, progress, command)
