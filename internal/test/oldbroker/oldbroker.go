@@ -4,6 +4,8 @@ package oldbroker
 import (
 	"context"
 	"database/sql"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,16 +37,21 @@ CREATE TABLE scheduled_message (id VARCHAR(255) PRIMARY KEY, messageId VARCHAR(2
 
 // An Broker is a database as the older implementation leaves it.
 type Broker struct {
-	t    *testing.T
+	t    testing.TB
 	DSN  string
 	db   *sql.DB
 	next uint32
 }
 
 // New returns an empty one in a database of its own.
-func New(t *testing.T) *Broker {
+func New(t testing.TB) *Broker {
 	t.Helper()
-	dsn := servers.MySQL(t)
+	return At(t, servers.MySQL(t))
+}
+
+// At returns one in a database that is empty.
+func At(t testing.TB, dsn string) *Broker {
+	t.Helper()
 	c, err := mysqlurl.Parse(dsn)
 	require.NoError(t, err)
 	c.MultiStatements = true
@@ -137,6 +144,38 @@ func (o *Broker) Job(message, consumer string, status, retries int) string {
 		"earliestNextAttemptAt) VALUES (?, ?, ?, ?, ?, '2026-01-02 03:04:05', '2026-01-02 03:04:05', '2026-01-02 03:05:05')",
 		row, message, consumer, status, retries)
 	return row
+}
+
+// fillRows is how many rows a statement of Fill has.
+const fillRows = 500
+
+// Fill inserts n messages of 100 bytes, a thousand of them a second up to now, each with a job of a consumer: of a
+// hundred the first is dead, the second is open, and the others are delivered.
+func (o *Broker) Fill(n int, channel, producer, consumer string) {
+	o.t.Helper()
+	begun := time.Now().Add(-time.Duration(n) * time.Millisecond)
+	for from := 0; from < n; from += fillRows {
+		var messages, jobs []any
+		rows := min(fillRows, n-from)
+		for i := from; i < from+rows; i++ {
+			at := begun.Add(time.Duration(i) * time.Millisecond)
+			id, stamp, status := o.XidAt(at), at.UTC().Format("2006-01-02 15:04:05"), 1003
+			switch i % 100 {
+			case 0:
+				status = 1004
+			case 1:
+				status = 1001
+			}
+			messages = append(messages, id, id, fmt.Sprintf("%0100d", i), channel, producer, stamp, stamp, stamp, stamp)
+			jobs = append(jobs, o.XidAt(at), id, consumer, status, stamp, stamp, stamp)
+		}
+		values := func(row string) string { return strings.TrimSuffix(strings.Repeat(row+", ", rows), ", ") }
+		o.Exec("INSERT INTO message (id, messageId, payload, contentType, priority, status, channelId, producerId, "+
+			"receivedAt, outboxedAt, createdAt, updatedAt) VALUES "+values("(?, ?, ?, 'text/plain', 0, 102, ?, ?, ?, ?, ?, ?)"),
+			messages...)
+		o.Exec("INSERT INTO job (id, messageId, consumerId, status, statusChangedAt, dispatchReceivedAt, "+
+			"earliestNextAttemptAt) VALUES "+values("(?, ?, ?, ?, ?, ?, ?)"), jobs...)
+	}
 }
 
 // Set changes the status of a job.
