@@ -130,7 +130,7 @@ bench-tuning: ## measure what each knob costs and buys; ROUNDS= (3)
 bench-bridge: ## what each stage of the broker costs, from the smallest program with the same path; ROUNDS= (5)
 	ROUNDS=$(ROUNDS) ./scripts/servers.sh -exec ./scripts/bridge.sh
 
-bench-scale: ## fit what a message costs each part, predict other loads from it, ten minutes; ROUNDS= (3) RATE= (1000000)
+bench-scale: ## fit what a message costs each part, predict other loads from it, six minutes; ROUNDS= (3) RATE= (1000000)
 	ROUNDS=$(ROUNDS) RATE=$(RATE) ./scripts/servers.sh -exec ./scripts/scale.sh
 
 bench-clients: ## measure our clients beside Celery and BullMQ on Redis, workers killed, under ten minutes; CLIENTS= flags

@@ -59,13 +59,13 @@ func modelCommand(_ context.Context, args []string, out, _ io.Writer) (int, erro
 	return ExitOK, nil
 }
 
-// A modelRun is a set of repeats of one load.
+// A modelRun is repeats of one load.
 type modelRun struct {
 	name   string
-	amount []float64          // how often a message has each unit
-	micros map[string]float64 // CPU per message of each process, the medians
-	rate   float64            // messages per second, the median
-	used   float64            // part of the cores that the processes had, the median
+	amount []float64            // how often a message has each unit
+	micros map[string][]float64 // CPU per message of each process
+	rate   []float64            // messages per second
+	used   []float64            // part of the cores that the processes had
 	cores  float64
 }
 
@@ -89,26 +89,25 @@ func readRuns(args []string) (runs []modelRun, err error) {
 }
 
 func newModelRun(name string, r *Report) (modelRun, error) {
-	run := modelRun{name: name, micros: map[string]float64{}, cores: float64(r.Hardware.Cores),
-		rate: median(pick(r.Results, ackedRate))}
-	if r.Config.PullWorkers > 0 || run.rate <= 0 {
-		return run, fmt.Errorf("%s: the model is of publishing and push, of runs in which messages were acknowledged", name)
-	}
-	if run.amount = amounts(&r.Config); r.Results[0].PayloadBytes > 0 {
-		c := r.Config
+	c := r.Config
+	if r.Results[0].PayloadBytes > 0 {
 		c.Payload = r.Results[0].PayloadBytes
-		run.amount = amounts(&c)
+	}
+	run := modelRun{name: name, amount: amounts(&c), micros: map[string][]float64{}, cores: float64(r.Hardware.Cores),
+		rate: pick(r.Results, ackedRate)}
+	if c.PullWorkers > 0 || slices.Min(run.rate) <= 0 {
+		return run, fmt.Errorf("%s: the model is of publishing and push, of runs in which messages were acknowledged", name)
 	}
 	for process := range r.Results[0].CPUSeconds {
 		if !Foreign(process) {
-			run.micros[process] = median(pick(r.Results, func(r *Result) float64 {
+			run.micros[process] = pick(r.Results, func(r *Result) float64 {
 				return r.CPUSeconds[process] * 1e6 / max(float64(r.Messages), 1)
-			}))
+			})
 		}
 	}
-	run.used = median(pick(r.Results, func(r *Result) float64 {
+	run.used = pick(r.Results, func(r *Result) float64 {
 		return total(r.CPUSeconds) / (max(r.Seconds, 1e-9) * run.cores)
-	}))
+	})
 	return run, nil
 }
 
@@ -121,45 +120,81 @@ func amounts(c *Config) []float64 {
 	return []float64{1 / float64(max(c.Batch, 1)), 1, jobs, kib, kib * jobs}
 }
 
-// A model is the CPU time that each unit costs each process, in microseconds.
+// A model is the CPU time that each unit costs each process, in microseconds: the medians of its turns. A machine
+// that others use is faster in one turn than in the next, so each turn has a model of its own.
 type model struct {
 	processes []string
 	costs     map[string][]float64 // by process, of each unit
 	used      float64              // part of the cores that the processes have where the load has no end
+	turns     []*model
 }
 
-// newModel fits the costs to runs: the sum of the squares of the relative errors is the least, and no cost is negative.
+// newModel fits a model to each turn of the runs.
 func newModel(runs []modelRun) (*model, error) {
 	if len(runs) == 0 {
-		return nil, errors.New("model needs reports: NAME=FILE[,FILE ...] ..., which `bench run --json` wrote")
+		return nil, errors.New("model needs reports: NAME=FILE[,FILE ...] ..., which `bench run --json` wrote, turn by turn")
 	}
-	m := &model{costs: map[string][]float64{}}
+	m := &model{processes: slices.Sorted(maps.Keys(runs[0].micros)), costs: map[string][]float64{}}
+	for i := range runs[0].rate {
+		turn, err := m.turn(runs, i)
+		if err != nil {
+			return nil, err
+		}
+		m.turns = append(m.turns, turn)
+	}
+	middle := func(of func(turn *model) float64) float64 {
+		var all []float64
+		for _, turn := range m.turns {
+			all = append(all, of(turn))
+		}
+		return median(all)
+	}
+	m.used = middle(func(turn *model) float64 { return turn.used })
+	for _, process := range m.processes {
+		for i := range units {
+			m.costs[process] = append(m.costs[process], middle(func(turn *model) float64 { return turn.costs[process][i] }))
+		}
+	}
+	return m, nil
+}
+
+// turn fits the costs to the runs of a turn: the sum of the squares of the errors, each as a part of what a message of
+// its run cost in all, is the least, and no cost is negative.
+func (m *model) turn(runs []modelRun, i int) (*model, error) {
+	out := &model{processes: m.processes, costs: map[string][]float64{}}
 	var used []float64
 	for _, r := range runs {
-		used = append(used, r.used)
+		if len(r.rate) != len(runs[0].rate) {
+			return nil, fmt.Errorf("%s has %d turns, and %s has %d", r.name, len(r.rate), runs[0].name, len(runs[0].rate))
+		}
+		used = append(used, r.used[i])
 	}
-	m.used = median(used)
-	m.processes = slices.Sorted(maps.Keys(runs[0].micros))
+	out.used = median(used)
 	for _, process := range m.processes {
 		var rows [][]float64
+		var costs []float64
 		for _, r := range runs {
-			if r.micros[process] <= 0 {
+			if len(r.micros[process]) != len(r.rate) {
 				return nil, fmt.Errorf("%s: it does not have the CPU time of %s", r.name, process)
 			}
-			row := make([]float64, len(units))
-			for i, n := range r.amount {
-				row[i] = n / r.micros[process]
+			sum := 0.0
+			for _, of := range r.micros {
+				sum += of[i]
 			}
-			rows = append(rows, row)
+			row := make([]float64, len(units))
+			for unit, n := range r.amount {
+				row[unit] = n / max(sum, 1e-9)
+			}
+			rows, costs = append(rows, row), append(costs, r.micros[process][i]/max(sum, 1e-9))
 		}
-		cost, ok := leastSquares(rows)
+		cost, ok := leastSquares(rows, costs)
 		if !ok {
 			return nil, errors.New("these runs do not tell the costs apart of " + strings.Join(units, ", ") +
 				": they need batches and none, bodies of several sizes, consumers and none")
 		}
-		m.costs[process] = cost
+		out.costs[process] = cost
 	}
-	return m, nil
+	return out, nil
 }
 
 // micros is what a message of some amounts costs a process.
@@ -197,12 +232,17 @@ func (m *model) print(out io.Writer, fit, check []modelRun) (worst float64, err 
 	}
 	fmt.Fprintf(w, "\t\nrun\tmeasured/s\tpredicted/s\tratio\tidle\t\n")
 	for i, r := range slices.Concat(fit, check) {
-		predicted, of := m.rate(r.amount, r.cores), "fit"
-		if i >= len(fit) {
-			worst, of = max(worst, math.Abs(predicted/r.rate-1)), "check"
+		var predicted, ratio []float64
+		for turn := range min(len(r.rate), len(m.turns)) {
+			p := m.turns[turn].rate(r.amount, r.cores)
+			predicted, ratio = append(predicted, p), append(ratio, p/r.rate[turn])
 		}
-		fmt.Fprintf(w, "%s: %s\t%.0f\t%.0f\t%.2f\t%.0f %%\t\n", of, r.name, r.rate, predicted, predicted/r.rate,
-			100*(1-r.used))
+		of := "fit"
+		if i >= len(fit) {
+			worst, of = max(worst, math.Abs(median(ratio)-1)), "check"
+		}
+		fmt.Fprintf(w, "%s: %s\t%.0f\t%.0f\t%.2f\t%.0f %%\t\n", of, r.name, median(r.rate), median(predicted), median(ratio),
+			100*(1-median(r.used)))
 	}
 	if err := w.Flush(); err != nil {
 		return worst, err
@@ -213,16 +253,16 @@ func (m *model) print(out io.Writer, fit, check []modelRun) (worst float64, err 
 	return worst, nil
 }
 
-// leastSquares finds the numbers x, none negative, for which the products of each row with x are as close to 1 as
+// leastSquares finds the numbers x, none negative, for which the products of the rows with x are as close to right as
 // possible. ok is false if the rows do not determine them.
-func leastSquares(rows [][]float64) (x []float64, ok bool) {
+func leastSquares(rows [][]float64, right []float64) (x []float64, ok bool) {
 	n := len(rows[0])
 	in := make([]int, n) // the unknowns that are not held at 0
 	for i := range in {
 		in[i] = i
 	}
 	for {
-		part, ok := solve(rows, in)
+		part, ok := solve(rows, right, in)
 		if !ok {
 			return nil, false
 		}
@@ -242,7 +282,7 @@ func leastSquares(rows [][]float64) (x []float64, ok bool) {
 
 // solve is leastSquares of some unknowns without the bound: the normal equations, by elimination with pivots. The
 // columns have length 1 there, so a small pivot means the same for all.
-func solve(rows [][]float64, in []int) ([]float64, bool) {
+func solve(rows [][]float64, right []float64, in []int) ([]float64, bool) {
 	n := len(in)
 	length := make([]float64, n)
 	for i, unknown := range in {
@@ -256,12 +296,12 @@ func solve(rows [][]float64, in []int) ([]float64, bool) {
 	a := make([][]float64, n) // with the right side as the last column
 	for i := range a {
 		a[i] = make([]float64, n+1)
-		for _, row := range rows {
+		for at, row := range rows {
 			of := row[in[i]] / length[i]
 			for j := range n {
 				a[i][j] += of * row[in[j]] / length[j]
 			}
-			a[i][n] += of
+			a[i][n] += of * right[at]
 		}
 	}
 	for i := range n {

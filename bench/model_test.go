@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,13 +14,14 @@ import (
 func modelReport(t *testing.T, push, batch, payload int) string {
 	c := Config{PushConsumers: push, Batch: batch, Payload: payload}
 	micros := map[string]float64{}
-	for process, of := range map[string][]float64{"broker": {20, 5, 30, 1, 2}, "mysqld": {0, 12, 9, 3, 0}} {
+	for process, of := range map[string][]float64{"broker": {20, 5, 30, 1, 2}, "mysqld": {0, 12, 9, 3, 0},
+		"redis": {0, 0, 6, 0, 0}} {
 		for i, n := range amounts(&c) {
 			micros[process] += n * of[i]
 		}
 	}
 	const cores, used, seconds = 2, 0.9, 10
-	rate := used * cores * 1e6 / (micros["broker"] + micros["mysqld"])
+	rate := used * cores * 1e6 / (micros["broker"] + micros["mysqld"] + micros["redis"])
 	x := &Result{Seconds: seconds, Messages: int64(rate * seconds), AckedRate: rate, PayloadBytes: payload,
 		CPUSeconds: map[string]float64{Stolen: 3}}
 	for process, us := range micros {
@@ -45,7 +47,7 @@ func TestAModelFindsTheCostsAndPredictsOtherRates(t *testing.T) {
 	require.Regexp(t, `a KiB of a push job +(1\.9|2\.0)\d +0\.\d\d`, out.String())
 	require.Contains(t, out.String(), "the largest difference of a check is 0 %")
 	// 20/100 + 5 + 2*30 + 2*1 + 4*2 = 75.2 us; 12 + 2*9 + 2*3 = 36 us
-	require.Regexp(t, `take cores: 75\.\d of broker, 3[56]\.\d of mysqld`, out.String())
+	require.Regexp(t, `take cores: 75\.\d of broker, 3[56]\.\d of mysqld, 12\.0 of redis`, out.String())
 
 	// A run that costs other than the model says.
 	wrong := modelReport(t, 1, 1, 1024)
@@ -72,6 +74,7 @@ func TestAModelNeedsRunsThatTellTheCostsApart(t *testing.T) {
 		{[]string{one}, "do not tell the costs apart"},
 		{[]string{one, modelReport(t, 2, 1, 1024), modelReport(t, 3, 1, 1024), modelReport(t, 0, 1, 1024),
 			modelReport(t, 1, 2, 1024)}, "do not tell the costs apart"}, // bodies of one size
+		{[]string{one, strings.Replace(one, "=", "="+one[strings.Index(one, "=")+1:]+",", 1)}, "has 4 turns"},
 		{[]string{"--batch", "0", one}, "--batch: at least 1"},
 		{[]string{"--check", "x", one}, "is not NAME=FILE"},
 	} {
@@ -83,7 +86,7 @@ func TestAModelNeedsRunsThatTellTheCostsApart(t *testing.T) {
 
 func TestAModelHasNoNegativeCosts(t *testing.T) {
 	// The best fit without the bound is 3 and -1.
-	x, ok := leastSquares([][]float64{{1, 2}, {0.5, 0.5}, {0.4, 0.2}})
+	x, ok := leastSquares([][]float64{{1, 2}, {0.5, 0.5}, {0.4, 0.2}}, []float64{1, 1, 1})
 	require.True(t, ok)
 	for _, v := range x {
 		require.GreaterOrEqual(t, v, 0.0)
