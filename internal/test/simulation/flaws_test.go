@@ -113,6 +113,7 @@ func lateSteps(p *plan) {
 
 // lateProgress makes replays whose progress reaches the store after another broker has gone on.
 func lateProgress(p *plan) {
+	long(p)
 	p.calm, p.replays = false, true
 	p.store, p.lateness = seamRates{late: 250}, 4*time.Second
 }
