@@ -19,7 +19,7 @@ func modelCommand(_ context.Context, args []string, out, _ io.Writer) (int, erro
 	var checks list
 	f.Var(&checks, "check", "`NAME=FILE[,FILE ...]` of runs whose rate is predicted; may be repeated")
 	within := f.Float64("within", 0, "exit 3 if a rate of --check differs by more than this part of it; 0: never")
-	want := Config{Connections: 1}
+	var want Config
 	f.IntVar(&want.PushConsumers, "push-consumers", 1, "of the channel whose cores are told")
 	f.IntVar(&want.Batch, "batch", 1, "messages per request there")
 	f.IntVar(&want.Payload, "payload", 1024, "bytes of a body there")
@@ -70,22 +70,12 @@ type modelRun struct {
 }
 
 func readRuns(args []string) (runs []modelRun, err error) {
-	for _, arg := range args {
-		name, files, ok := strings.Cut(arg, "=")
-		if !ok {
-			return nil, fmt.Errorf("%q is not NAME=FILE", arg)
-		}
-		r, err := readReports(files)
-		if err != nil {
-			return nil, err
-		}
+	err = readNamed(args, func(name string, r *Report) error {
 		run, err := newModelRun(name, r)
-		if err != nil {
-			return nil, err
-		}
 		runs = append(runs, run)
-	}
-	return runs, nil
+		return err
+	})
+	return runs, err
 }
 
 func newModelRun(name string, r *Report) (modelRun, error) {
@@ -125,7 +115,7 @@ func amounts(c *Config) []float64 {
 type model struct {
 	processes []string
 	costs     map[string][]float64 // by process, of each unit
-	used      float64              // part of the cores that the processes have where the load has no end
+	used      float64              // of a turn: the part of the cores that the processes have where the load has no end
 	turns     []*model
 }
 
@@ -142,17 +132,13 @@ func newModel(runs []modelRun) (*model, error) {
 		}
 		m.turns = append(m.turns, turn)
 	}
-	middle := func(of func(turn *model) float64) float64 {
-		var all []float64
-		for _, turn := range m.turns {
-			all = append(all, of(turn))
-		}
-		return median(all)
-	}
-	m.used = middle(func(turn *model) float64 { return turn.used })
 	for _, process := range m.processes {
-		for i := range units {
-			m.costs[process] = append(m.costs[process], middle(func(turn *model) float64 { return turn.costs[process][i] }))
+		for unit := range units {
+			var costs []float64
+			for _, turn := range m.turns {
+				costs = append(costs, turn.costs[process][unit])
+			}
+			m.costs[process] = append(m.costs[process], median(costs))
 		}
 	}
 	return m, nil

@@ -24,18 +24,32 @@ func stepsCommand(_ context.Context, args []string, out, progress io.Writer) (in
 			"by turn")
 	}
 	var rows []step
-	for _, arg := range f.Args() {
+	err := readNamed(f.Args(), func(name string, r *Report) error {
+		rows = append(rows, step{name, r.Results})
+		return nil
+	})
+	if err != nil {
+		return ExitUsage, err
+	}
+	return ExitOK, printSteps(rows, out)
+}
+
+// readNamed reads reports that arguments name as NAME=FILE[,FILE ...], those of an argument as one.
+func readNamed(args []string, f func(name string, r *Report) error) error {
+	for _, arg := range args {
 		name, files, ok := strings.Cut(arg, "=")
 		if !ok {
-			return ExitUsage, fmt.Errorf("%q is not NAME=FILE", arg)
+			return fmt.Errorf("%q is not NAME=FILE", arg)
 		}
 		r, err := readReports(files)
 		if err != nil {
-			return ExitUsage, err
+			return err
 		}
-		rows = append(rows, step{name, r.Results})
+		if err := f(name, r); err != nil {
+			return err
+		}
 	}
-	return ExitOK, printSteps(rows, out)
+	return nil
 }
 
 // A step is one set of repeats of the same load.
