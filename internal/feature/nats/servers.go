@@ -123,8 +123,10 @@ func (s *servers) place(e *entry, key share.Key) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e.placed = true
-	return true
+	if e.placed = e.ctx.Err() == nil; !e.placed { // the last one that waited left meanwhile
+		s.places.Give(key, 1)
+	}
+	return e.placed
 }
 
 func (s *servers) await(ctx context.Context, key share.Key) bool {
