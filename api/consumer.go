@@ -139,7 +139,7 @@ func (a *API) readConsumer(ctx context.Context, f form, put *durable.ConsumerPut
 	if put.Policy, err = a.policy(ctx, put.ChannelID, f); err != nil {
 		return 0, err
 	}
-	if err = a.fits(ctx, put, f); err != nil {
+	if err = a.fits(ctx, put); err != nil {
 		return 0, err
 	}
 	if err = a.checkTimeout(ctx, put, f); err != nil {
@@ -207,17 +207,11 @@ func (a *API) left(ctx context.Context, put *durable.ConsumerPut, known bool) (l
 	return left, nil
 }
 
-// fitting are the fields with which a sender may be unable to send.
-var fitting = []string{"authorization", "collect", "timeout"}
-
 // fits refuses a policy with which the sender of the callback cannot send, what the consumer keeps of it
 // included. That of http can with each.
-func (a *API) fits(ctx context.Context, put *durable.ConsumerPut, f form) error {
-	changes := put.CallbackURL != nil || slices.ContainsFunc(fitting, func(name string) bool {
-		_, ok := f[name]
-		return ok
-	})
-	if a.o.Senders == nil || !changes || put.CallbackURL != nil && a.o.Senders.Kind(*put.CallbackURL) == policy.ByHTTP {
+func (a *API) fits(ctx context.Context, put *durable.ConsumerPut) error {
+	if a.o.Senders == nil || put.CallbackURL == nil && put.Policy == nil ||
+		put.CallbackURL != nil && a.o.Senders.Kind(*put.CallbackURL) == policy.ByHTTP {
 		return nil
 	}
 	left, err := a.left(ctx, put, true)
