@@ -60,8 +60,8 @@ func TestJobsOfAConsumerShareAMail(t *testing.T) {
 		}
 		require.Contains(t, refused(append(consumer, "5/6s")...), "set timeout to 24s or more")
 		refused(append(consumer, "1/5s")...)
-		require.Equal(t, 201, s.put(s.path("/consumer/k"), append(consumer, "5/15s", "timeout", "1m")...).status)
-		require.Equal(t, "5/15s", s.consumer("k").Policy.Collect)
+		require.Equal(t, 201, s.put(s.path("/consumer/k"), append(consumer, "5/15m", "timeout", "1h")...).status)
+		require.Equal(t, "5/15m", s.consumer("k").Policy.Collect)
 
 		s.change("k", "pause")
 		var at []string

@@ -26,9 +26,16 @@ func fits(p *policy.Policy) error {
 	return nil
 }
 
+// A mailbox is whose jobs share a mail: those of a consumer, or of a replay of it, to the same addresses. A lane may
+// have several targets at once after a change of its consumer.
+type mailbox struct {
+	consumer uint32
+	url      string
+}
+
 // A collection is attempts that wait for others to share a mail with. The first one sends it.
 type collection struct {
-	entries []*entry      // of target.mu
+	entries []*entry      // of Sender.mu
 	full    chan struct{} // closed when it takes no more
 	done    chan struct{} // closed when the entries have their results
 }
@@ -36,7 +43,8 @@ type collection struct {
 // collect makes the attempt with those of other jobs that come within a time.
 func (t *target) collect(life context.Context, e *entry, deadline time.Time) {
 	of := e.a.Policy.Collect
-	c, first := t.join(e, of.N)
+	box := mailbox{e.a.Consumer.No, t.url}
+	c, first := t.join(box, e, of.N)
 	if !first {
 		<-c.done // which the deadline of the first one bounds
 		return
@@ -50,30 +58,30 @@ func (t *target) collect(life context.Context, e *entry, deadline time.Time) {
 	case <-t.hurry:
 	case <-life.Done():
 	}
-	t.send(life, deadline, t.end(c))
+	t.send(life, deadline, t.end(box, c))
 }
 
 // join adds an attempt to the open collection, or begins one.
-func (t *target) join(e *entry, most int) (c *collection, first bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if c = t.open; c == nil {
+func (s *Sender) join(box mailbox, e *entry, most int) (c *collection, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c = s.open[box]; c == nil {
 		c, first = &collection{full: make(chan struct{}), done: make(chan struct{})}, true
-		t.open = c
+		s.open[box] = c
 	}
-	if c.entries = append(c.entries, e); len(c.entries) == most {
-		t.open = nil
+	if c.entries = append(c.entries, e); len(c.entries) >= most {
+		delete(s.open, box)
 		close(c.full)
 	}
 	return c, first
 }
 
 // end closes a collection to others.
-func (t *target) end(c *collection) []*entry {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.open == c {
-		t.open = nil
+func (s *Sender) end(box mailbox, c *collection) []*entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[box] == c {
+		delete(s.open, box)
 	}
 	return c.entries
 }

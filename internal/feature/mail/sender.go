@@ -32,11 +32,15 @@ type Sender struct {
 	places *share.Bound
 	hurry  chan struct{} // closed by Hurry
 	once   sync.Once
+
+	mu   sync.Mutex
+	open map[mailbox]*collection // of the mails that take more jobs
 }
 
 // New returns a sender.
 func New(o Options) *Sender {
-	return &Sender{o: o, places: share.New(share.Options{Name: "mails", Most: mostAtOnce}), hurry: make(chan struct{})}
+	return &Sender{o: o, places: share.New(share.Options{Name: "mails", Most: mostAtOnce}), hurry: make(chan struct{}),
+		open: map[mailbox]*collection{}}
 }
 
 // Hurry sends what waits for further jobs, and lets none wait from now on: the broker stops.
@@ -53,7 +57,7 @@ func (s *Sender) Row() push.Sender {
 			if err != nil {
 				return nil, err
 			}
-			return &target{Sender: s, to: to}, nil
+			return &target{s, to, rawURL}, nil
 		}}
 }
 
@@ -81,10 +85,8 @@ func (s *Sender) receivers(rawURL string) ([]string, error) {
 // A target is the addresses of one consumer.
 type target struct {
 	*Sender
-	to []string
-
-	mu   sync.Mutex
-	open *collection // of the mail that takes more jobs; nil: there is none
+	to  []string
+	url string
 }
 
 // errPlaces is the reason of an attempt whose time passed while others took all connections.

@@ -128,12 +128,12 @@ func TestAJobIsOneMailToAllAddresses(t *testing.T) {
 	require.Equal(t, `two [1,{"text":"two"}] |m-1 2 k`, bodyOf(t, got))
 }
 
-// sendAll makes attempts of messages with these payloads at once, through one target, and returns their results.
+// sendAll makes attempts of messages with these payloads at once, each through a target of its own, as a lane may have
+// after a change of its consumer, and returns their results.
 func sendAll(t *testing.T, o Options, fields map[string]string, payloads ...string) []egress.Result {
 	t.Helper()
-	target, err := push.NewSenders(New(o).Row()).Target(egress.ToConsumers, "mailto:b@example.com", "")
-	require.NoError(t, err)
-	book := policy.NewBook(policy.Policy{Timeout: time.Minute})
+	table := push.NewSenders(New(o).Row())
+	book := policy.NewBook(policy.Policy{Timeout: time.Hour})
 	record, err := book.Merge("", fields, time.Now())
 	require.NoError(t, err)
 	results := make([]egress.Result, len(payloads))
@@ -141,9 +141,11 @@ func sendAll(t *testing.T, o Options, fields map[string]string, payloads ...stri
 	for i, payload := range payloads {
 		m := message(payload)
 		m.ID = ident.Before(1_700_000_000_000 + int64(i))
+		target, err := table.Target(egress.ToConsumers, "mailto:b@example.com", "")
+		require.NoError(t, err)
 		wg.Go(func() {
 			results[i] = target.Send(t.Context(), push.Attempt{Message: m, Consumer: &durable.Consumer{No: 7, ID: "k"},
-				Policy: book.Of(record), No: 1}, time.Now().Add(time.Minute))
+				Policy: book.Of(record), No: 1}, time.Now().Add(time.Hour))
 		})
 	}
 	wg.Wait()
@@ -153,7 +155,7 @@ func sendAll(t *testing.T, o Options, fields map[string]string, payloads ...stri
 func TestJobsThatComeTogetherShareAMail(t *testing.T) {
 	b := &box{}
 	o := b.serve(t)
-	fields := map[string]string{"collect": "3/15s", "subject": "News", "body": "<{{payload}}>"}
+	fields := map[string]string{"collect": "3/15m", "subject": "News", "body": "<{{payload}}>"}
 	for _, res := range sendAll(t, o, fields, `"a"`, `"b"`, `"c"`, `"d"`, `"e"`, `"f"`) {
 		require.NoError(t, res.Err)
 		require.Equal(t, 250, res.Status)
@@ -183,7 +185,7 @@ func TestJobsThatComeTogetherShareAMail(t *testing.T) {
 func TestAMailThatIsRefusedIsSentJobByJob(t *testing.T) {
 	b := &box{refuse: "poison"}
 	o := b.serve(t)
-	fields := map[string]string{"collect": "3/15s"}
+	fields := map[string]string{"collect": "3/15m"}
 	results := sendAll(t, o, fields, `"a"`, `"poison"`, `"c"`)
 	require.Equal(t, egress.Refused, results[1].Reply)
 	for _, res := range []egress.Result{results[0], results[2]} {
@@ -197,7 +199,7 @@ func TestATextOfSeveralJobsIsBounded(t *testing.T) {
 	b := &box{}
 	o := b.serve(t)
 	big := `"` + strings.Repeat("x", 200<<10) + `"`
-	sendAll(t, o, map[string]string{"collect": "4/15s"}, big, big, big, big)
+	sendAll(t, o, map[string]string{"collect": "4/15m"}, big, big, big, big)
 	text := bodyOf(t, b.got[0])
 	require.Less(t, len(text), longestText+1000)
 	require.Equal(t, 3, strings.Count(text, "cut off"))
