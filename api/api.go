@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/feature/presence"
 	"github.com/penstock-broker/penstock/internal/feature/principal"
 	"github.com/penstock-broker/penstock/internal/feature/sampler"
+	"github.com/penstock-broker/penstock/internal/feature/stores"
 	"github.com/penstock-broker/penstock/internal/feature/ui"
 	"github.com/penstock-broker/penstock/internal/model/apitoken"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
@@ -253,6 +254,10 @@ type Options struct {
 	StoreKind string
 	// Settings are those of this broker, without secrets.
 	Settings []apitype.Setting
+	// Stores knows all stores of the installation; nil: there is one. StoreName is the name of the store of this
+	// API, "" for the first one, which leads requests to the others.
+	Stores    *stores.Router
+	StoreName string
 	// Policies resolves the policies of consumers; nil: no defaults.
 	Policies *policy.Book
 	// Bodies counts the bodies of all requests in memory, including those of the data
@@ -407,5 +412,8 @@ func (a *API) changed(ctx context.Context, rc *fasthttp.RequestCtx) {
 	}
 	if a.o.Announce != nil {
 		a.o.Announce()
+	}
+	if a.leads() {
+		a.o.Stores.Follow(ctx)
 	}
 }

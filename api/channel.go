@@ -8,6 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/feature/stores"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/atrest"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
@@ -16,14 +17,14 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/problem"
 )
 
-func viewChannel(ch *durable.Channel) apitype.Channel {
+func (a *API) viewChannel(ch *durable.Channel) apitype.Channel {
 	path := channelPath(ch.ID)
 	in, groupState := policy.IntakeOf(ch.Intake), ""
 	if ch.Group != "" {
 		groupState = pausedState(ch.GroupPaused)
 	}
 	return apitype.Channel{
-		Group: ch.Group, GroupState: groupState, PublishRate: in.PublishRate.String(),
+		Store: a.o.StoreName, Group: ch.Group, GroupState: groupState, PublishRate: in.PublishRate.String(),
 		State: pausedState(ch.Paused), Duplicates: in.Duplicates.String(), Identity: in.Identity.String(),
 		Ack: in.Ack.String(), LatencyBudget: in.Budget.String(), ExpectEvery: in.Rhythm(),
 		Retention: in.Keeping.Retention.String(), RetentionMessages: in.Keeping.Messages.String(),
@@ -36,13 +37,14 @@ func viewChannel(ch *durable.Channel) apitype.Channel {
 
 // channelFor returns a channel as a request may see it.
 func (a *API) channelFor(rc *fasthttp.RequestCtx, ch *durable.Channel) apitype.Channel {
-	view := viewChannel(ch)
+	view := a.viewChannel(ch)
 	a.veil(rc, &view.Token)
 	return view
 }
 
 func channelPath(id string) string { return "/channel/" + id }
 
+// putChannel puts a channel into the store that has it, or that the request names.
 func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err := free(rc, "channel"); err != nil {
 		return err
@@ -51,6 +53,40 @@ func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
+	if !a.leads() {
+		if store := f.field("store"); store != nil && *store != a.o.StoreName {
+			return a.otherStore(put.ID)
+		}
+		return a.putChannelHere(ctx, rc, put, f)
+	}
+	to, err := a.o.Stores.Place(ctx, put.ID, f.field("store"))
+	if err != nil {
+		return err
+	}
+	if to.API != nil {
+		err = to.API.PutChannel(ctx, rc)
+	} else {
+		err = a.putChannelHere(ctx, rc, put, f)
+	}
+	to.Done(ctx, err)
+	return err
+}
+
+// PutChannel answers a PUT of a channel that the API of the first store has let in.
+func (a *API) PutChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
+	return a.putChannel(ctx, rc)
+}
+
+// otherStore is the answer to a PUT that names a store which is not this one.
+func (a *API) otherStore(channelID string) error {
+	if a.o.StoreName != "" || a.o.Catalogue.Channel(channelID) != nil {
+		return stores.ErrFixed
+	}
+	return problem.New(fasthttp.StatusBadRequest, "invalid_store", "The field store names a store, and this broker has one "+
+		"only: BROKER_MYSQL_DSNS names others. Nothing was changed.")
+}
+
+func (a *API) putChannelHere(ctx context.Context, rc *fasthttp.RequestCtx, put durable.Put, f document) (err error) {
 	if err = a.settleChannel(ctx, &f, put.ID); err != nil {
 		return err
 	}
@@ -68,6 +104,9 @@ func (a *API) putChannel(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	})
 	if err != nil {
 		return err
+	}
+	if err := a.roomInGroup(put.ID, put.Group); err != nil {
+		return a.groupRefused(ctx, put.Group, err)
 	}
 	moves := false
 	put.Move = func() error { // the copy of the catalogue may have another group
@@ -174,20 +213,16 @@ func (a *API) listChannels(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	if err != nil {
 		return err
 	}
-	if err := a.fresh(ctx); err != nil {
+	if err := a.freshEverywhere(ctx); err != nil {
 		return err
 	}
-	var page []*catalogue.Channel
-	if group := q.Group; group == "" {
-		page = a.o.Catalogue.Channels(q.First, q.Size+1)
-	} else if a.o.Catalogue.Group(group) == nil {
+	if q.Group != "" && a.o.Catalogue.Group(q.Group) == nil {
 		return errNoGroup
-	} else {
-		page = a.o.Catalogue.ChannelsOf(group, q.First, q.Size+1)
 	}
+	page := a.channels(q.Group, q.First, q.Size+1)
 	entries := []entry{}
 	for _, ch := range page {
 		entries = append(entries, entry{ch.ID, channelPath(ch.ID), ch.ChangedAt})
 	}
-	return answerList(rc, q, "/channels", entries, noTime, q.Group == "" && len(a.o.Catalogue.DeletedChannels()) == 0)
+	return answerList(rc, q, "/channels", entries, noTime, q.Group == "" && !a.channelsDeleted())
 }

@@ -72,6 +72,9 @@ func (a *API) deleteChannel(ctx context.Context, rc *fasthttp.RequestCtx) error 
 	case err != nil:
 		return err
 	}
+	if a.leads() {
+		a.o.Stores.Deleted(ctx, put.ID)
+	}
 	a.deleted(ctx, rc, "channel", "channel", put.ID)
 	return nil
 }

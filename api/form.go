@@ -26,7 +26,7 @@ const (
 // The fields of each form. parseForm refuses every other field, and so does parseJSON.
 var (
 	producerFields = append([]string{"name", "token", "publishSecret"}, policy.SenderNames()...)
-	channelFields  = append([]string{"name", "token", "group"}, policy.IntakeNames()...)
+	channelFields  = append([]string{"name", "token", "group", "store"}, policy.IntakeNames()...)
 	groupFields    = append([]string{"name"}, policy.GroupNames()...)
 	consumerFields = append([]string{"name", "token", "callbackUrl", "type", "protocol", "since"}, policy.Names()...)
 	redriveFields  = []string{"requeue"}

@@ -81,7 +81,7 @@ func (a *API) answerGroup(rc *fasthttp.RequestCtx, status int, g *durable.Group,
 	if err != nil {
 		return err
 	}
-	n := a.o.Catalogue.InGroup(g.ID)
+	n := a.inGroup(g.ID)
 	view.Channels = &n
 	body, err := encode(view)
 	if err != nil {
@@ -177,6 +177,14 @@ func (a *API) deleteGroup(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	})
 	if err != nil {
 		return err
+	}
+	if a.o.Stores != nil { // each store knows only its own channels
+		if err := a.freshEverywhere(ctx); err != nil {
+			return err
+		}
+		if a.inGroup(put.ID) > 0 {
+			return errHasChannels
+		}
 	}
 	_, err = a.o.Store.DeleteGroup(ctx, put)
 	switch {

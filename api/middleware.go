@@ -30,8 +30,15 @@ func (a *API) Handler(rc *fasthttp.RequestCtx) {
 	a.o.Gateway.Handle(rc, a.route, func(err error) { a.refuseUnsigned(rc, err) })
 }
 
-// route leads a request to its route.
+// route leads a request to its route, in this store or in another one.
 func (a *API) route(rc *fasthttp.RequestCtx) {
+	if !a.leads() || !a.o.Stores.Serve(rc) {
+		a.Serve(rc)
+	}
+}
+
+// Serve leads a request to its route in this store. The one that let it in may be the API of another store.
+func (a *API) Serve(rc *fasthttp.RequestCtx) {
 	if _, ok := broadcastChannel(rc); ok {
 		a.publish(rc)
 		return

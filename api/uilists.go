@@ -84,7 +84,7 @@ func (p pages) troubledOf(ctx context.Context) map[uint32]int {
 
 // channelOf is a channel with the counts of its consumers.
 func (p pages) channelOf(ctx context.Context, ch *catalogue.Channel, troubled map[uint32]int) ui.Channel {
-	c := ui.Channel{Channel: viewChannel(&ch.Channel), Troubled: troubled[ch.No]}
+	c := ui.Channel{Channel: p.viewChannel(&ch.Channel), Troubled: troubled[ch.No]}
 	s := p.sampled(ctx)
 	c.Counted = s != nil
 	for _, k := range p.o.Catalogue.Consumers(ch.ID, "", len(ch.Consumers)) {

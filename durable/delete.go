@@ -61,8 +61,7 @@ func (s *Store) DeleteConsumer(ctx context.Context, channelID string, p Put) (ou
 			return err
 		}
 		auditlog.Note(ctx, out, nil)
-		scope := "consumer:" + channelID + "/" + p.ID
-		if err := s.endScopes(ctx, c, func(word string) bool { return word == scope }); err != nil {
+		if err := s.endScopes(ctx, c, scopesOf(channelID, p.ID)); err != nil {
 			return err
 		}
 		return c.endConsumer(ctx, &out)
@@ -98,9 +97,7 @@ func (s *Store) DeleteChannel(ctx context.Context, p Put) (out Channel, err erro
 		if err := exec(ctx, c.tx, deleteSQSKeys, out.No); err != nil {
 			return err
 		}
-		if err := s.endScopes(ctx, c, func(word string) bool {
-			return word == "channel:"+p.ID || strings.HasPrefix(word, "consumer:"+p.ID+"/")
-		}); err != nil {
+		if err := s.endScopes(ctx, c, scopesOf(p.ID, "")); err != nil {
 			return err
 		}
 		out.Paused, out.Deleted, out.Version = true, true, c.version
@@ -110,6 +107,17 @@ func (s *Store) DeleteChannel(ctx context.Context, p Put) (out Channel, err erro
 		return Channel{}, err
 	}
 	return out, nil
+}
+
+// scopesOf are the scopes of a consumer; "": of a channel and of all its consumers.
+func scopesOf(channelID, consumerID string) func(word string) bool {
+	if consumerID != "" {
+		scope := "consumer:" + channelID + "/" + consumerID
+		return func(word string) bool { return word == scope }
+	}
+	return func(word string) bool {
+		return word == "channel:"+channelID || strings.HasPrefix(word, "consumer:"+channelID+"/")
+	}
 }
 
 // DeleteProducer deletes a producer if the preconditions of p hold, with what ends with it. After it
@@ -124,25 +132,30 @@ func (s *Store) DeleteProducer(ctx context.Context, p Put) (out Producer, err er
 			return err
 		}
 		auditlog.Note(ctx, out, nil)
-		if err := c.endBulks(ctx, selectBulksOfProducer, out.No, "the producer was deleted"); err != nil {
-			return err
-		}
-		if err := c.endReplies(ctx, out.No); err != nil {
-			return err
-		}
-		out.PublishSecret, out.Settings, out.Deleted, out.Version = "", "", true, c.version
-		if err := exec(ctx, c.tx, deleteProducer, []byte{}, c.version, out.No); err != nil {
-			return err
-		}
-		if err := exec(ctx, c.tx, lockNodes); err != nil { // a number that is new is not missed
-			return err
-		}
-		return exec(ctx, c.tx, requireVersion, c.version)
+		return c.endProducer(ctx, &out)
 	})
 	if err != nil {
 		return Producer{}, err
 	}
 	return out, nil
+}
+
+// endProducer deletes a producer, with what ends with it.
+func (c change) endProducer(ctx context.Context, p *Producer) error {
+	if err := c.endBulks(ctx, selectBulksOfProducer, p.No, "the producer was deleted"); err != nil {
+		return err
+	}
+	if err := c.endReplies(ctx, p.No); err != nil {
+		return err
+	}
+	p.PublishSecret, p.Settings, p.Deleted, p.Version = "", "", true, c.version
+	if err := exec(ctx, c.tx, deleteProducer, []byte{}, c.version, p.No); err != nil {
+		return err
+	}
+	if err := exec(ctx, c.tx, lockNodes); err != nil { // a number that is new is not missed
+		return err
+	}
+	return exec(ctx, c.tx, requireVersion, c.version)
 }
 
 // Derive returns what became of a job of the consumer: the open jobs of a deleted one are dead.

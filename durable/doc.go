@@ -62,7 +62,7 @@
 //     (what brokers read), state.go, failures.go, hold.go, pace.go, delete.go, ending.go, alert.go,
 //     alarm.go (alerts that open and end), rhythm.go (silent channels), sqskey.go (access keys of
 //     SQS clients), apitoken.go, secret.go (shared by all brokers), vault.go (what is encrypted at rest),
-//     reencrypt.go.
+//     reencrypt.go. Of several stores: place.go (which one has a channel) and adopt.go (what all of them have).
 //   - Which jobs a message has: concerns.go, positions.go, leaveout.go.
 //   - A message: headers.go, identity.go, terms.go, entry.go (what makes a repeat), insert.go (the
 //     way of a batch), guard.go, insert_mysql.go, insert_text.go and literal.go (the texts),

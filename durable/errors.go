@@ -102,6 +102,13 @@ func broken(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &network)
 }
 
+// Away reports whether an error says that the server cannot be reached, or takes no connection now.
+func Away(err error) bool {
+	var answer *mysql.MySQLError
+	return broken(err) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.As(err, &answer) && (classify(err) == transient || classify(err) == unknown)
+}
+
 // repeatable reports whether a transaction that failed with err before its COMMIT was sent
 // may run again. After a failed dial it may not.
 func repeatable(err error) bool {

@@ -242,22 +242,27 @@ func (s *Store) SetGroupPaused(ctx context.Context, id string, paused bool) (out
 		was := out
 		out.Paused, out.Version, changed = paused, c.version, true
 		auditlog.Note(ctx, was, out)
-		if err := exec(ctx, c.tx, updateGroupPaused, paused, c.version, out.No); err != nil {
-			return err
-		}
-		reason := 0
-		if paused {
-			reason = pausedByGroup
-		}
-		if err := exec(ctx, c.tx, updateRhythmsOfGroup, c.nowMs, []byte(id)); err != nil {
-			return err
-		}
-		return exec(ctx, c.tx, pauseChannelsOfGroup, reason, c.version, []byte(id))
+		return c.pauseGroup(ctx, &out)
 	})
 	if err != nil {
 		return Group{}, false, err
 	}
 	return out, changed, nil
+}
+
+// pauseGroup stores whether a group is paused, with its channels.
+func (c change) pauseGroup(ctx context.Context, g *Group) error {
+	if err := exec(ctx, c.tx, updateGroupPaused, g.Paused, c.version, g.No); err != nil {
+		return err
+	}
+	reason := 0
+	if g.Paused {
+		reason = pausedByGroup
+	}
+	if err := exec(ctx, c.tx, updateRhythmsOfGroup, c.nowMs, []byte(g.ID)); err != nil {
+		return err
+	}
+	return exec(ctx, c.tx, pauseChannelsOfGroup, reason, c.version, []byte(g.ID))
 }
 
 // DeleteGroup deletes a group that no channel carries, if the preconditions of p hold. ErrHasChannels:

@@ -54,7 +54,7 @@ func (b *broker) makeSystemChannels(ctx context.Context) error {
 func (b *broker) newAlerts(states *consumerstate.Keeper, explainer *why.Explainer,
 	registry *prometheus.Registry) *alerts.Alerts {
 	o := alerts.Options{
-		Store: b.store, Catalogue: b.catalogue, NowMs: b.node.NowMs, Publish: b.plane.Forward, Link: states.AlertLink,
+		Store: b.store, Catalogue: b.catalogue, NowMs: b.node.NowMs, Publish: b.forwardOwn, Link: states.AlertLink,
 		Metrics: registry, Log: b.log,
 	}
 	if server := b.cfg.mailServer(); server != nil && len(b.cfg.AlertTo) > 0 {

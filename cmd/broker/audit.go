@@ -18,7 +18,7 @@ func newPrinter(ctx context.Context, store *durable.Store) (auditlog.Printer, er
 
 // newFeed returns the part of this broker in the channel of the audit log.
 func (b *broker) newFeed() *audit.Feed {
-	return audit.NewFeed(audit.Options{Store: b.store, Catalogue: b.catalogue, Owns: b.node.Owns, Publish: b.plane.Forward,
+	return audit.NewFeed(audit.Options{Store: b.store, Catalogue: b.firstCatalogue(), Owns: b.node.Owns, Publish: b.forwardOwn,
 		Log: b.log})
 }
 

@@ -69,6 +69,11 @@ type broker struct {
 	cfg config
 	log *slog.Logger
 
+	// A process has a broker for each store: the first one, and those of BROKER_MYSQL_DSNS, see parts.go.
+	name   string       // of the store; "": the first one
+	first  *broker      // nil: this is it
+	others *otherStores // of the first one; nil: there are none
+
 	store     *durable.Store
 	embedded  *embeddedRedis // nil with a real Redis
 	redis     redis.UniversalClient
@@ -109,6 +114,7 @@ type broker struct {
 	fleet     *fleet.Keeper
 	registry  *prometheus.Registry
 	api       *api.API
+	bodies    *share.Bound // of requests
 	answers   *share.Bound // of large answers
 	waiters   *share.Bound // of long polls
 	places    *api.Places  // of connections
@@ -146,6 +152,7 @@ func (b *broker) openSecrets(ctx context.Context) (err error) {
 // code 3 are errStore, those for code 1 errSettings and errSeed.
 func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, err error) {
 	var names catalogue.LogNames // before the copy of the catalogue is read, a line has none
+	raw := log
 	log = slog.New(names.Handler(log.Handler()))
 	b := &broker{cfg: cfg, log: log, failed: make(chan error, 1)}
 	defer func() {
@@ -153,58 +160,69 @@ func openBroker(ctx context.Context, cfg config, log *slog.Logger) (_ *broker, e
 			b.close()
 		}
 	}()
-	if b.store, err = openStore(ctx, cfg, log.Info); err != nil {
-		return nil, fmt.Errorf("%w: %w", errStore, err)
+	if err = b.open(ctx, &names); err != nil {
+		return nil, err
+	}
+	if err = b.listen(); err != nil {
+		return nil, err
+	}
+	err = b.openOthers(ctx, raw)
+	return b, err
+}
+
+// open opens the store, migrates, and wires all parts.
+func (b *broker) open(ctx context.Context, names *catalogue.LogNames) (err error) {
+	if b.store, err = openStore(ctx, b.cfg, b.log.Info); err != nil {
+		return fmt.Errorf("%w: %w", errStore, err)
 	}
 	if err := b.migrateStore(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	if err := b.checkKeys(ctx); err != nil {
-		return nil, err
-	}
-	if err := b.prepareStore(ctx); err != nil {
-		return nil, err
+	for _, step := range []func(context.Context) error{b.checkKeys, b.belong, b.prepareStore} {
+		if err := step(ctx); err != nil {
+			return err
+		}
 	}
 	b.warnOfOpenManagement()
 	watch, err := b.openQueue(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errStore, err)
+		return fmt.Errorf("%w: %w", errStore, err)
 	}
 	if err := b.applySeeds(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	b.catalogue = b.newCatalogue()
 	names.Set(b.catalogue)
 	if err := b.catalogue.Refresh(ctx); err != nil {
-		return nil, fmt.Errorf("%w: %w", errStore, err)
+		return fmt.Errorf("%w: %w", errStore, err)
 	}
 	if err := b.openSecrets(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	if err := b.join(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	callbacks, err := egress.ParsePolicy(cfg.Egress, cfg.EgressAllow)
+	callbacks, err := egress.ParsePolicy(b.cfg.Egress, b.cfg.EgressAllow)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	fetches, err := egress.ParsePolicy(cfg.FetchEgress, cfg.FetchEgressAllow)
+	fetches, err := egress.ParsePolicy(b.cfg.FetchEgress, b.cfg.FetchEgressAllow)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	b.client = egress.NewClient(egress.Options{Policy: callbacks, Fetch: fetches, UserAgent: cfg.UserAgent,
-		MaxConnsPerHost: cfg.PushConcurrency})
-	b.senders, b.mails, b.nats = cfg.newSenders(callbacks, b.client, b.catalogue)
+	b.client = egress.NewClient(egress.Options{Policy: callbacks, Fetch: fetches, UserAgent: b.cfg.UserAgent,
+		MaxConnsPerHost: b.cfg.PushConcurrency})
+	b.senders, b.mails, b.nats = b.cfg.newSenders(callbacks, b.client, b.catalogue)
 	b.openTracer()
+	b.newOthers()
 	b.wire(watch, callbacks, fetches)
-	err = b.listen() // named, so that a failure closes the rest
-	return b, err
+	return nil
 }
 
 func (b *broker) warnOfOpenManagement() {
-	if b.cfg.openManagement() && !b.cfg.onLoopback() {
+	if b.first == nil && b.cfg.openManagement() && !b.cfg.onLoopback() {
 		b.log.Warn("management is open beyond loopback: every machine that reaches this broker reads all tokens and changes "+
 			"everything without one; only browsers under a name that is not allowed are refused",
 			"listen", b.cfg.Listen, "allowed_hosts", b.cfg.allowedHosts(), "setting", "BROKER_OPEN_MANAGEMENT")
@@ -280,6 +298,9 @@ func (b *broker) nodeNo() uint16 {
 
 // close closes the opened parts in reverse order.
 func (b *broker) close() {
+	for _, part := range b.others.running() {
+		part.close()
+	}
 	b.front.Close()
 	if b.listener != nil {
 		_ = b.listener.Close() // closed already after Run

@@ -29,6 +29,7 @@ type config struct {
 	Principals  string `env:"BROKER_TLS_PRINCIPALS" doc:"What client certificates open without a token: SUBJECT=SCOPES;..., like CN=orders-service=channel:orders,management:read. Empty: nothing."`
 	H2CListen   string `env:"BROKER_H2C_LISTEN" doc:"Address of a listener for HTTP/2 without TLS, with prior knowledge (h2c). Empty: none."`
 	MySQLDSN    string `env:"BROKER_MYSQL_DSN" secret:"true" doc:"DSN of MySQL 8 or MariaDB in go-sql-driver form. Empty: embedded SQLite in the data folder."`
+	MySQLDSNS   string `env:"BROKER_MYSQL_DSNS" secret:"true" doc:"Further MySQL servers, for channels that name one of them when they are created (store=two): two=DSN,three=DSN. Needs BROKER_MYSQL_DSN, which has the catalogue, and BROKER_REDIS_URL. Empty: none."`
 	RedisURL    string `env:"BROKER_REDIS_URL" secret:"true" doc:"redis:// or rediss:// URL; several comma-separated addresses are a Cluster. Empty: embedded."`
 	RedisMaster string `env:"BROKER_REDIS_MASTER" doc:"Sentinel master name; the addresses of BROKER_REDIS_URL are then the sentinels."`
 	DataDir     string `env:"BROKER_DATA_DIR" envDefault:"./data" doc:"Folder of the embedded store and of the journal."`
@@ -162,11 +163,13 @@ type config struct {
 	tracing      tracing.Settings
 	otel         map[string]string // the variables OTEL_*
 	reports      reports.Settings
-	passedOver   []string        // what the log says of variables that count for nothing
-	serviceLinks []string        // names of the environment that were passed over
-	misnamed     []string        // the same, of those that look like settings without their prefix
-	given        map[string]bool // settings of the environment that have a value
-	seed         *seedSource     // nil: there is no seed file
+	passedOver   []string          // what the log says of variables that count for nothing
+	stores       map[string]string // DSNs of other stores by name
+	storeName    string            // of these settings; "": the first store
+	serviceLinks []string          // names of the environment that were passed over
+	misnamed     []string          // the same, of those that look like settings without their prefix
+	given        map[string]bool   // settings of the environment that have a value
+	seed         *seedSource       // nil: there is no seed file
 }
 
 // derive fills the defaults that depend on other settings.

@@ -270,6 +270,7 @@ func (c *config) checkStores(f *faults) {
 			f.addStore("BROKER_REDIS_URL", "is wrong: %v", err)
 		}
 	}
+	c.checkOtherStores(f)
 	if c.RedisMaster != "" && c.RedisURL == "" && f.fine("BROKER_REDIS_URL") {
 		f.add("BROKER_REDIS_MASTER", "needs BROKER_REDIS_URL")
 	}

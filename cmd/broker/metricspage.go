@@ -21,7 +21,7 @@ func (b *broker) newDoor() *consumermetrics.Door {
 // metricsPage serves the metrics in the goroutine of the request. The adaptor of fasthttp runs a
 // net/http handler in another goroutine, with the RequestCtx as its context, and does not wait for
 // its end.
-func metricsPage(registry *prometheus.Registry) fasthttp.RequestHandler {
+func metricsPage(registry prometheus.Gatherer) fasthttp.RequestHandler {
 	h := promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	return func(rc *fasthttp.RequestCtx) {
 		// Of the headers of the request only one counts, so the answer is uncompressed text. OpenMetrics has

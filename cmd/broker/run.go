@@ -64,21 +64,28 @@ func (b *broker) Run(ctx context.Context) error {
 	keeper.Go(func() { guard.Loop(nodeCtx, "node lease", func(ctx context.Context) { _ = b.node.Run(ctx) }) })
 
 	served := b.serve(nodeCtx, &loops)
+	stopOthers := b.runOthers(background)
+	defer stopOthers()
 	b.ready()
 	var failure error
 	select {
 	case <-ctx.Done():
-		b.drain(background)
-		<-served
+		if b.first == nil { // else the first one has drained
+			b.drain(background)
+			<-served
+		}
 	case failure = <-b.failed:
-		b.drain(background)
-		<-served
+		if b.first == nil {
+			b.drain(background)
+			<-served
+		}
 	case failure = <-served:
 		if failure == nil {
 			failure = errors.New("listener closed")
 		}
 		b.front.Close()
 	}
+	stopOthers()
 	stopReaper()
 	loops.Wait()
 	b.leave(background)
@@ -98,6 +105,9 @@ func (b *broker) Run(ctx context.Context) error {
 // serve runs the listeners. The channel gets the end of the one of HTTP/1.1; wg waits for the others.
 func (b *broker) serve(ctx context.Context, wg *sync.WaitGroup) <-chan error {
 	served := make(chan error, 1)
+	if b.first != nil {
+		return served
+	}
 	go func() { served <- b.server.Serve(api.Listen(b.listener, b.places)) }()
 	wg.Go(func() { b.front.Run(ctx) })
 	return served
@@ -106,6 +116,10 @@ func (b *broker) serve(ctx context.Context, wg *sync.WaitGroup) <-chan error {
 // ready logs what runs.
 func (b *broker) ready() {
 	slack, _ := timerslack.Now() // 0 if unknown
+	if b.first != nil {
+		b.log.Info("another store is ready", "server", b.store.Describe(), "node", b.nodeNo())
+		return
+	}
 	b.log.Info("broker is ready", "listen", b.Addr(), "version", version, "store", b.store.Describe(), "node", b.nodeNo(),
 		"timer_slack", slack.String())
 }
@@ -138,11 +152,16 @@ func (b *broker) drain(ctx context.Context) {
 	delay := b.cfg.drainDelay()
 	b.log.Info("stopping: not ready, finishing accepted requests", "drain_delay", delay.String())
 	b.api.SetDraining(true)
+	for _, part := range b.others.running() {
+		part.api.SetDraining(true)
+	}
 	b.front.Drain()
 	failpoint.At(failpoint.Draining)
 	time.Sleep(delay)
-	b.plane.Drain()
-	b.mails.Hurry()
+	for _, part := range append(b.others.running(), b) {
+		part.plane.Drain()
+		part.mails.Hurry()
+	}
 	shutdown, cancel := context.WithTimeout(ctx, b.cfg.DrainTimeout+stopGrace) // a body may come slowly
 	defer cancel()
 	var wg sync.WaitGroup // side by side: a request of HTTP/2 without an end takes no time from those of HTTP/1.1

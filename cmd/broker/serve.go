@@ -153,7 +153,7 @@ func (c *config) readSeed(f *faults) {
 // applySeeds creates and updates the resources of the seed file, once for each content of the file.
 // Later changes through the API stay.
 func (b *broker) applySeeds(ctx context.Context) error {
-	if b.cfg.seed == nil {
+	if b.cfg.seed == nil || b.first != nil {
 		return nil
 	}
 	seed, warnings := b.cfg.seed.seed, b.cfg.seed.warnings

@@ -17,7 +17,7 @@ import (
 // newStatusEvents makes the part of this broker in sending events to producers.
 func (b *broker) newStatusEvents(callbacks egress.Policy, registry *prometheus.Registry) *statusevents.Collector {
 	return statusevents.New(statusevents.Options{
-		Store: b.store, Catalogue: b.catalogue, Owns: b.node.Owns, IDs: b.node.IDs().Next, Publish: b.plane.Forward,
+		Store: b.store, Catalogue: b.catalogue, Owns: b.node.Owns, IDs: b.node.IDs().Next, Publish: b.forwardOwn,
 		Post: func(ctx context.Context, p *durable.Producer, id string, body []byte) error {
 			to := policy.SenderOf(p.Settings)
 			if callbacks.CheckURL(string(to.ReplyURL)) != nil { // the reason may quote a secret

@@ -23,7 +23,7 @@ func openStore(ctx context.Context, cfg config, tell func(message string, args .
 	o := durable.Options{IdempotencyRetention: cfg.IdempotencyRetention, Tell: tell}
 	open, from, setting := durable.OpenSQLite, cfg.DataDir, "BROKER_DATA_DIR"
 	if cfg.MySQLDSN != "" {
-		open, from, setting = durable.OpenMySQL, cfg.MySQLDSN, "BROKER_MYSQL_DSN"
+		open, from, setting = durable.OpenMySQL, cfg.MySQLDSN, cfg.dsnSetting()
 	}
 	store, err := open(ctx, from, o)
 	if err != nil {
@@ -62,7 +62,7 @@ func (b *broker) openQueue(ctx context.Context) (*redisq.RunWatch, error) {
 	}
 	b.redis = client
 	b.evictions.begin(ctx, b)
-	b.queue = redisq.New(client, redisq.Options{Window: b.cfg.QueueWindow, Runs: watch, Logger: b.log})
+	b.queue = redisq.New(client, redisq.Options{Prefix: b.keyPrefix(), Window: b.cfg.QueueWindow, Runs: watch, Logger: b.log})
 	return watch, nil
 }
 

@@ -36,6 +36,10 @@ func (w *warnings) add(text string) bool {
 
 // warn logs a warning once.
 func (b *broker) warn(text string, args ...any) {
+	if b.first != nil {
+		b.first.warn("STORE "+b.name+": "+text, args...)
+		return
+	}
 	if b.warnings.add(text) {
 		b.log.Error(text, args...)
 	}

@@ -46,8 +46,8 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 	worklist := reaper.NewWorklist()
 	b.policies = policy.NewBook(b.cfg.policy())
 	policies := b.policies
-	bodies := newBodies(b.cfg.maxBody())
 	connections := b.newPlaces()
+	bodies := b.bodies
 	states := consumerstate.New(consumerstate.Options{Store: b.store, Catalogue: b.catalogue, Announce: b.announce, NowMs: b.node.NowMs,
 		PublicURL: strings.TrimSuffix(b.cfg.PublicURL, "/"), Changed: func() { b.alerts.Wake() }, Released: func(consumer uint32) { b.plane.Holds.Forget(consumer) }, Metrics: registry, Log: b.log})
 	counts := b.newCounts(registry)
@@ -90,21 +90,28 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		TokenKeys: b.cfg.tokenKeys, Gateway: b.newGateway(bodies), Principals: b.cfg.principals, HideTokens: !b.cfg.showTokens(), Lockout: b.lockout, Proxies: b.cfg.proxies, AllowDelete: b.cfg.AllowDelete, WakeRedrives: b.redrives.Wake,
 		AwaitOthers: b.awaitOthers,
 		Bodies:      bodies, Answers: b.answers, Full: b.quota.Full,
-		Writable: b.node.Writable, Warning: b.warnings.text,
+		Writable: b.node.Writable, Warning: b.warning,
 		PingQueue:     func(ctx context.Context) error { return b.redis.Ping(ctx).Err() },
 		RationalDelay: b.cfg.RationalDelay, Retention: b.cfg.Retention, NowMs: b.node.NowMs, MaxStored: b.cfg.storedLimit, MaxScheduled: int64(b.cfg.ProducerMaxScheduled),
-		Metrics: metricsPage(registry), Door: b.newDoor(), SQS: b.newSQS(policies, bodies), UI: b.newUI(), Sample: b.sampler.Latest, Brokers: b.brokers, StoreKind: b.store.Describe(), Settings: b.cfg.settings(),
+		Metrics: metricsPage(b.gatherer()), Stores: b.router(), StoreName: b.name, Door: b.newDoor(), SQS: b.newSQS(policies, bodies), UI: b.newUI(), Sample: b.sampler.Latest, Brokers: b.brokers, StoreKind: b.store.Describe(), Settings: b.cfg.settings(),
 		Registerer: registry,
 		Version:    running(),
 		Log:        b.log, Access: b.cfg.access, Traces: b.traceLinks(),
 	})
+	if b.first != nil {
+		return
+	}
 	b.server = api.NewServer(b.api.Handler, api.ServerOptions{Concurrency: connections + int(b.streams.Most()) + spareDescriptors, Answers: b.answers, Log: b.log})
 }
 
 // newPlaces makes the bounds of answers and connections, and returns how many connections there may
 // be. One that was ended is served for a moment longer than it has its place.
 func (b *broker) newPlaces() (connections int) {
-	b.waiters = intake.NewWaiters()
+	if b.first != nil {
+		b.waiters, b.answers, b.bodies = b.first.waiters, b.first.answers, b.first.bodies
+		return 0
+	}
+	b.waiters, b.bodies = intake.NewWaiters(), newBodies(b.cfg.maxBody())
 	b.answers = answer.NewBound(max(answerBytes, 4*int64(b.cfg.maxBody())))
 	connections = maxConnections(maxDescriptors(), b.cfg.PushConcurrency)
 	b.places, b.streams = api.NewPlaces(connections), newStreams(connections)
@@ -139,10 +146,15 @@ func (b *broker) restored() {
 // registerGauges registers what the parts of this broker are asked for.
 func (b *broker) registerGauges(registry *prometheus.Registry, bodies *share.Bound) {
 	registry.MustRegister(b.journalGauges()...)
+	b.registerOthers()
 	if b.tracer != nil {
 		registry.MustRegister(b.tracer.Counted())
 	}
-	registry.MustRegister(share.Collector(append(slices.Concat(b.room.Bounds(), b.responses.Bounds(), b.places.Bounds(), b.bulks.Bounds(), b.client.Bounds(), b.mails.Bounds(), b.nats.bounds, b.plane.Publisher.Bounds(), b.status.Bounds()), b.answers, b.waiters, b.streams, bodies)))
+	bounds := slices.Concat(b.room.Bounds(), b.responses.Bounds(), b.bulks.Bounds(), b.client.Bounds(), b.mails.Bounds(), b.nats.bounds, b.plane.Publisher.Bounds(), b.status.Bounds())
+	if b.first == nil { // the other stores share these
+		bounds = append(append(bounds, b.places.Bounds()...), b.answers, b.waiters, b.streams, bodies)
+	}
+	registry.MustRegister(share.Collector(bounds))
 	registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_fanout_pending_messages",
 			Help: "Committed messages that wait for Redis."}, func() float64 { return float64(b.plane.FanoutPending()) }),
@@ -192,14 +204,23 @@ func (b *broker) newRegistry() *prometheus.Registry {
 	buildInfo := prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_build_info", Help: "1; the labels name the version and the store.",
 		ConstLabels: prometheus.Labels{"version": version, "store": b.store.Describe()}})
 	buildInfo.Set(1)
+	b.registry = registry
+	if b.first != nil { // the process is the same
+		b.lockout = b.first.lockout
+		registry.MustRegister(b.newRestorations())
+		return registry
+	}
 	registry.MustRegister(guard.Panics, console.Dropped, reports.Counted, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo)
-	b.restorations = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_store_restorations_total",
-		Help: "Signs of a store that went back to an earlier state, as this broker noticed: its history or its catalogue."})
-	registry.MustRegister(b.restorations)
+	registry.MustRegister(b.newRestorations())
 	b.lockout = lockout.New(b.cfg.AuthFailures, b.log)
 	registry.MustRegister(b.lockout.Collectors()...)
-	b.registry = registry
 	return registry
+}
+
+func (b *broker) newRestorations() prometheus.Counter {
+	b.restorations = prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_store_restorations_total",
+		Help: "Signs of a store that went back to an earlier state, as this broker noticed: its history or its catalogue."})
+	return b.restorations
 }
 
 // planeOptions are the options of the data plane, which reports to the worklist of the reaper.

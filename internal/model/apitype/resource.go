@@ -48,6 +48,8 @@ type Channel struct {
 	ExpectEvery   string `json:"ExpectEvery"`   // longest time without a message that is no alarm; "0s": any
 	PublishRate   string `json:"PublishRate"`   // most messages in a window: "100/1s", or "none"
 	Group         string `json:"Group"`         // ID of the group that it carries; "": none
+	// Store is the name of the store that has it, of BROKER_MYSQL_DSNS. Absent: that of BROKER_MYSQL_DSN.
+	Store string `json:"Store,omitempty"`
 	// How long its messages are kept; absent: as the installation says.
 	Retention         string `json:"Retention,omitempty"`         // age of a message that is over: "720h"; "0s": for ever
 	RetentionMessages string `json:"RetentionMessages,omitempty"` // number of the newest ones that are kept; "0": any
@@ -196,6 +198,7 @@ type ChannelForm struct {
 	ExpectEvery   *string `form:"expectEvery"`   // a duration; empty: silence is no alarm
 	PublishRate   *string `form:"publishRate"`   // "100/1s"; empty: no limit
 	Group         *string `form:"group"`         // ID of a group that exists; empty: none
+	Store         *string `form:"store"`         // of BROKER_MYSQL_DSNS; fixed at the creation; empty: the first one
 	// Of the following, empty: as the installation says.
 	Retention         *string `form:"retention"`         // a duration, or 0: for ever
 	RetentionMessages *string `form:"retentionMessages"` // a whole number, or 0: any

@@ -31,7 +31,7 @@ func Run(t *testing.T, open func(*testing.T) *durable.Store, openInsert OpenInse
 		deleteTests, sqsKeyTests, tokenTests, sealedTests,
 		identityTests, termsTests, scheduleTests, bookTests, bulkTests, stepTests, statusTests, exchangeTests,
 		recipientTests, sinceTests, ackTests, storedTests, keepingTests, replayTests, endingTests, listTests,
-		deadGroupTests, redrivingTests, chronicleTests, auditTests,
+		deadGroupTests, redrivingTests, chronicleTests, auditTests, placeTests,
 	} {
 		for name, test := range group {
 			t.Run(name, func(t *testing.T) {
