@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -32,8 +33,16 @@ func (a *API) Handler(rc *fasthttp.RequestCtx) {
 
 // route leads a request to its route, in this store or in another one.
 func (a *API) route(rc *fasthttp.RequestCtx) {
-	if !a.leads() || !a.o.Stores.Serve(rc) {
+	if !a.leads() {
 		a.Serve(rc)
+		return
+	}
+	if a.o.Stores.Serve(rc) {
+		return
+	}
+	a.Serve(rc)
+	if rc.Response.StatusCode() == fasthttp.StatusNotFound && strings.HasPrefix(string(rc.Path()), "/receipt/") {
+		a.o.Stores.ServeReceipt(rc)
 	}
 }
 

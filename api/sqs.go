@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-broker/penstock/internal/model/auditlog"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/jobs"
+	"github.com/penstock-broker/penstock/internal/model/problem"
 	"github.com/penstock-broker/penstock/internal/tool/answer"
 	"github.com/penstock-broker/penstock/internal/tool/request"
 )
@@ -51,9 +52,7 @@ func (q queues) CreateQueue(ctx context.Context, rc *fasthttp.RequestCtx, n sqs.
 	}
 	absent := false
 	if q.o.Catalogue.Channel(n.Channel) == nil {
-		of := q.deed(ctx, rc, "put channel", channelPath(n.Channel))
-		_, _, err := q.o.Store.PutChannel(of, durable.Put{ID: n.Channel, NewToken: rand.Text(), Exists: &absent})
-		if err != nil && !errors.Is(err, durable.ErrPrecondition) {
+		if err := q.makeChannel(ctx, rc, n.Channel); err != nil {
 			return false, err
 		}
 	}
@@ -70,6 +69,27 @@ func (q queues) CreateQueue(ctx context.Context, rc *fasthttp.RequestCtx, n sqs.
 	q.log.Info("an SQS client made a queue", "channel", n.Channel, "consumer", n.Consumer, "request_id", requestID(rc))
 	q.changed(ctx, rc)
 	return made, nil
+}
+
+// makeChannel makes a channel in this store, unless it is there.
+func (q queues) makeChannel(ctx context.Context, rc *fasthttp.RequestCtx, id string) error {
+	if q.leads() {
+		to, err := q.o.Stores.Place(ctx, id, nil)
+		if err != nil {
+			return err
+		}
+		if to.API != nil {
+			return problem.Newf(fasthttp.StatusBadRequest, "store_fixed", "The channel %s is in another store, whose consumers "+
+				"SQS clients do not reach. Nothing was made.", id)
+		}
+	}
+	absent := false
+	of := q.deed(ctx, rc, "put channel", channelPath(id))
+	_, _, err := q.o.Store.PutChannel(of, durable.Put{ID: id, NewToken: rand.Text(), Exists: &absent})
+	if errors.Is(err, durable.ErrPrecondition) {
+		return nil
+	}
+	return err
 }
 
 func (q queues) merge(fields map[string]string) func(record string) (string, error) {

@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/feature/audit"
-	"github.com/penstock-broker/penstock/internal/feature/seedfile"
 	"github.com/penstock-broker/penstock/internal/model/auditlog"
 )
 
@@ -18,13 +19,13 @@ func newPrinter(ctx context.Context, store *durable.Store) (auditlog.Printer, er
 
 // newFeed returns the part of this broker in the channel of the audit log.
 func (b *broker) newFeed() *audit.Feed {
-	return audit.NewFeed(audit.Options{Store: b.store, Catalogue: b.firstCatalogue(), Owns: b.node.Owns, Publish: b.forwardOwn,
+	return audit.NewFeed(audit.Options{Store: b.store, Catalogue: b.lead().catalogue, Owns: b.node.Owns, Publish: b.forwardOwn,
 		Log: b.log})
 }
 
 // A seedStore writes what the seed file or an import changes into the audit log.
 type seedStore struct {
-	seedfile.Store
+	*durable.Store
 	portray func(row any) any
 	who     string
 }
@@ -41,6 +42,14 @@ func (s seedStore) PutProducer(ctx context.Context, p durable.Put) (durable.Prod
 }
 
 func (s seedStore) PutChannel(ctx context.Context, p durable.Put) (durable.Channel, bool, error) {
+	held, err := s.PlaceOf(ctx, p.ID)
+	switch {
+	case err == nil && held.Store != "":
+		return durable.Channel{}, false, fmt.Errorf("%w: the channel %s is in the store %s, and this is for the store of "+
+			"BROKER_MYSQL_DSN", durable.ErrRejected, p.ID, held.Store)
+	case err != nil && !errors.Is(err, durable.ErrNotFound):
+		return durable.Channel{}, false, err
+	}
 	return s.Store.PutChannel(s.as(ctx, "put channel", "/channel/"+p.ID), p)
 }
 

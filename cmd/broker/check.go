@@ -32,7 +32,7 @@ func prepareCheck(f *flag.FlagSet) func([]string, io.Writer, io.Writer) int {
 // is for the broker.
 func check(ctx context.Context, asJSON, starting bool, stdout, stderr io.Writer) int {
 	cfg, err := readConfig(os.Environ(), (*config).checkFolder)
-	o := preflight.Options{Version: version, MySQLDSN: cfg.MySQLDSN, RedisURL: cfg.RedisURL,
+	o := preflight.Options{Version: version, MySQLDSN: cfg.MySQLDSN, Others: cfg.stores, RedisURL: cfg.RedisURL,
 		RedisMaster: cfg.RedisMaster, DataDir: cfg.DataDir, MaxBody: cfg.maxBody(), Journal: cfg.journalLimit,
 		Starting: starting, ArchiveDir: cfg.ArchiveDir}
 	if store := cfg.archiveStore; store != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"net"
@@ -112,6 +113,20 @@ func (c config) ofStore(name string) config {
 	c.AlertTo, c.AlertWebhookURL, c.AlertWebhookSecret = nil, "", ""
 	c.DataDir = filepath.Join(c.DataDir, "stores", name)
 	return c
+}
+
+// eachStore are the settings of each store, the first one first.
+func (c config) eachStore() iter.Seq[config] {
+	return func(yield func(config) bool) {
+		if !yield(c) {
+			return
+		}
+		for _, name := range slices.Sorted(maps.Keys(c.stores)) {
+			if !yield(c.ofStore(name)) {
+				return
+			}
+		}
+	}
 }
 
 // dsnSetting is the setting with the DSN.
@@ -402,12 +417,12 @@ func (b *broker) forwardOwn(ctx context.Context, m *durable.Message) error {
 	return b.plane.Forward(ctx, m)
 }
 
-// firstCatalogue is the catalogue with the channels of the broker.
-func (b *broker) firstCatalogue() *catalogue.Catalogue {
+// lead is the part of the first store.
+func (b *broker) lead() *broker {
 	if b.first != nil {
-		return b.first.catalogue
+		return b.first
 	}
-	return b.catalogue
+	return b
 }
 
 // awayStores are the other stores that cannot be reached, or take no writes.

@@ -4,6 +4,8 @@ import (
 	"database/sql"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -346,4 +348,68 @@ func TestDSNsOfOtherStores(t *testing.T) {
 		_, err := parseDSNs(bad)
 		require.Error(t, err, bad)
 	}
+}
+
+// The other ways in do what they can, and say where they end: receipts of a journal, queues of SQS clients, a seed file,
+// and the commands that look at stores.
+func TestOtherWaysInKnowTheStoreOfAChannel(t *testing.T) {
+	parallel(t)
+	w, dsns := severalStores(t)
+	server := servers.StartMySQL(t)
+	w.with("BROKER_MYSQL_DSNS=two=" + dsns["two"] + ",slow=" + server.DSN())
+	p := w.start()
+	s := p.stage(t)
+	slow := s.placed("slow", "pull")
+	slow.put(slow.path(), "ack", "journal", "latencyBudget", "20ms")
+	slow.publish("before")
+	server.Pause()
+	r := slow.post("waits")
+	require.Equal(t, 202, r.status, r.body)
+	receipt := r.header.Get("Location")
+	require.Contains(t, receipt, "/receipt/")
+	require.Equal(t, 202, s.do("GET", receipt, "").status)
+	s.publish("beside it")
+	server.Resume()
+	eventually(t, "the message", func() bool { return s.do("GET", receipt, "").status == 303 })
+	require.Contains(t, s.do("GET", receipt, "").header.Get("Location"), slow.path("/message/"))
+	requireProblem(t, s.do("GET", "/receipt/"+strings.Repeat("a", 32), ""), 404, "receipt_not_found")
+	slow.awaitQueued("pull", 2)
+
+	sqs := s.do("POST", "/", `{"QueueName":"pull"}`, "Content-Type", "application/x-amz-json-1.0", "X-Amz-Target",
+		"AmazonSQS.CreateQueue")
+	require.NotContains(t, sqs.body, "another store", "it is a queue of another channel")
+	for _, ask := range []string{"GetQueueAttributes", "ReceiveMessage"} {
+		r := s.do("POST", "/", `{"QueueUrl":"`+s.base+"/sqs/"+slow.channel+`/pull"}`, "Content-Type",
+			"application/x-amz-json-1.0", "X-Amz-Target", "AmazonSQS."+ask)
+		require.Equal(t, 400, r.status)
+		require.Contains(t, r.body, "in another store")
+	}
+	require.Equal(t, 0, p.stop())
+
+	_, out, _ := w.command("check")
+	require.Contains(t, out, "store slow: it answers")
+	require.Contains(t, out, "store two: the tables have version")
+	code, _, stderr := w.command("migrate")
+	require.Zero(t, code, stderr)
+}
+
+// A queue of SQS clients is no second channel of the same ID.
+func TestAnSQSClientMakesNoSecondChannel(t *testing.T) {
+	parallel(t)
+	w, _ := severalStores(t)
+	p := w.start()
+	s := p.stage(t)
+	s.put("/channel/queue", "store", "two")
+	r := s.do("POST", "/", `{"QueueName":"queue"}`, "Content-Type", "application/x-amz-json-1.0", "X-Amz-Target",
+		"AmazonSQS.CreateQueue")
+	require.Equal(t, 400, r.status, r.body)
+	require.Contains(t, r.body, "in another store")
+	require.Equal(t, 1, strings.Count(s.do("GET", "/channels?size=100", "").body, `"/channel/queue"`))
+
+	seed := filepath.Join(t.TempDir(), "seed.ini")
+	require.NoError(t, os.WriteFile(seed, []byte("[initial-channels]\nqueue=Queue\n"), 0o600))
+	require.Equal(t, 0, p.stop())
+	refused := w.launch("BROKER_SEED_FILE=" + seed)
+	refused.awaitEnd()
+	require.Contains(t, refused.log.String(), "is in the store two")
 }

@@ -32,13 +32,22 @@ const reencryptPasses = 10
 
 // reencrypt encrypts what is secret in the store with the present key; plain: it decrypts it.
 func reencrypt(ctx context.Context, plain bool, stdout, stderr io.Writer) int {
-	fail := func(code int, err error) int {
-		fmt.Fprintf(stderr, "broker: reencrypt: %v\n", sentence.Of(err))
-		return code
-	}
 	cfg, err := readConfig(os.Environ(), (*config).checkFolder)
 	if err != nil {
 		return refuseSettings(stderr, err)
+	}
+	for of := range cfg.eachStore() {
+		if code := reencryptStore(ctx, of, plain, stdout, stderr); code != exitClean {
+			return code
+		}
+	}
+	return exitClean
+}
+
+func reencryptStore(ctx context.Context, cfg config, plain bool, stdout, stderr io.Writer) int {
+	fail := func(code int, err error) int {
+		fmt.Fprintf(stderr, "broker: reencrypt: %v\n", sentence.Of(err))
+		return code
 	}
 	if cfg.TokenKey == "" {
 		return fail(exitUsage, errors.New("BROKER_TOKEN_KEY is not set"))
@@ -74,6 +83,9 @@ func reencrypt(ctx context.Context, plain bool, stdout, stderr io.Writer) int {
 			what := "encrypted with the key " + cfg.sealKeys.Name()
 			if plain {
 				what = "stored as they are"
+			}
+			if cfg.storeName != "" {
+				fmt.Fprintf(stdout, "store %s: ", cfg.storeName)
 			}
 			fmt.Fprintf(stdout, "the tokens, secrets and credentials of %d rows are %s; %d rows were written\n", done.Rows,
 				what, changed)

@@ -26,7 +26,7 @@ func (b *broker) runCatalogue(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	uses.Go(func() {
-		guard.Loop(ctx, "uses of tokens", (&lastuse.Keeper{Store: b.store, Tokens: b.catalogue, Log: b.log}).Run)
+		guard.Loop(ctx, "uses of tokens", (&lastuse.Keeper{Store: b.lead().store, Tokens: b.catalogue, Log: b.log}).Run)
 	})
 	_ = b.catalogue.Run(ctx)
 }

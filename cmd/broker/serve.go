@@ -101,16 +101,18 @@ func migrate(ctx context.Context, stdout, stderr io.Writer) int {
 	if err != nil {
 		return refuseSettings(stderr, err)
 	}
-	store, err := openStore(ctx, cfg, func(message string, _ ...any) { fmt.Fprintln(stderr, "broker:", message) })
-	if err == nil {
-		err = store.Migrate(ctx)
-		if closed := store.Close(); err == nil {
-			err = closed
+	for of := range cfg.eachStore() {
+		store, err := openStore(ctx, of, func(message string, _ ...any) { fmt.Fprintln(stderr, "broker:", message) })
+		if err == nil {
+			err = store.Migrate(ctx)
+			if closed := store.Close(); err == nil {
+				err = closed
+			}
 		}
-	}
-	if err != nil {
-		fmt.Fprintf(stderr, "broker: %v\n", sentence.Of(err))
-		return exitStore
+		if err != nil {
+			fmt.Fprintf(stderr, "broker: %v\n", sentence.Of(err))
+			return exitStore
+		}
 	}
 	fmt.Fprintln(stdout, "the tables are up to date")
 	return exitClean

@@ -241,7 +241,7 @@ func (b *broker) planeOptions(states *consumerstate.Keeper, worklist *reaper.Wor
 		Touched: worklist.Touch, Refill: worklist.Refill, Presence: b.presence, Traces: b.tracer,
 		Journal:     journals,
 		Quota:       b.quota,
-		Rates:       publishrate.New(publishrate.Options{Queue: b.queue, Catalogue: b.catalogue, Registry: b.registry, Log: b.log}),
+		Rates:       publishrate.New(publishrate.Options{Queue: b.lead().queue, Catalogue: b.catalogue, Registry: b.registry, Log: b.log}),
 		MinSchedule: cfg.MinScheduleDelay, Scheduled: func(dueMs int64) { b.mover.Accepted(dueMs) },
 		Metrics: m, Log: b.log,
 	}

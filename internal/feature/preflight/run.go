@@ -2,6 +2,10 @@ package preflight
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/penstock-broker/penstock/durable"
@@ -10,10 +14,11 @@ import (
 
 // Options are what a broker would start with.
 type Options struct {
-	Version     string   // of this program
-	Faults      []string // what is wrong with the settings, a sentence each; the stores are not asked then
-	MySQLDSN    string   // empty: the embedded store
-	RedisURL    string   // empty: the embedded Redis
+	Version     string            // of this program
+	Faults      []string          // what is wrong with the settings, a sentence each; the stores are not asked then
+	MySQLDSN    string            // empty: the embedded store
+	Others      map[string]string // DSNs of other stores by name
+	RedisURL    string            // empty: the embedded Redis
 	RedisMaster string
 	DataDir     string
 	MaxBody     int                             // bytes; what the MySQL server must take
@@ -44,7 +49,7 @@ func Run(ctx context.Context, o Options) Report {
 		return r
 	}
 	r.add("settings", OK, "each has a value that it may have")
-	for _, look := range []func(context.Context, *Report, Options){folder, store, queue, archived} {
+	for _, look := range []func(context.Context, *Report, Options){folder, store, others, queue, archived} {
 		func() {
 			ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 			defer cancel()
@@ -60,6 +65,28 @@ func store(ctx context.Context, r *Report, o Options) {
 		lookAtSQLite(ctx, r, o)
 	} else {
 		lookAtMySQL(ctx, r, o)
+	}
+}
+
+// others looks at the other stores, which stop no start while they are away.
+func others(ctx context.Context, r *Report, o Options) {
+	var wg sync.WaitGroup
+	names := slices.Sorted(maps.Keys(o.Others))
+	found := make([]Report, len(names))
+	for i, name := range names {
+		wg.Go(func() {
+			of := o
+			of.MySQLDSN = o.Others[name]
+			lookAtMySQL(ctx, &found[i], of)
+		})
+	}
+	wg.Wait()
+	for i, name := range names {
+		for _, l := range found[i].Lines {
+			l.Text = "store " + name + ": " + strings.ReplaceAll(l.Text, "BROKER_MYSQL_DSN:", "BROKER_MYSQL_DSNS:")
+			l.Stops = l.Stops && l.State != Unreachable
+			r.Lines = append(r.Lines, l)
+		}
 	}
 }
 

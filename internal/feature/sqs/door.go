@@ -71,8 +71,10 @@ type Options struct {
 	TokenHeader string
 	Bodies      *share.Bound // bytes of all bodies that come
 	Answers     *share.Bound // of large answers
-	Registerer  prometheus.Registerer
-	Log         *slog.Logger
+	// Elsewhere reports whether a channel is in another store, whose queues this door does not have; nil: none is.
+	Elsewhere  func(ctx context.Context, channelID string) bool
+	Registerer prometheus.Registerer
+	Log        *slog.Logger
 }
 
 // A Door answers the requests of SQS clients.

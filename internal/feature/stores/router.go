@@ -213,6 +213,29 @@ func (r *Router) serveChannel(rc *fasthttp.RequestCtx, path, channelID string) b
 	return true
 }
 
+// Has reports whether another store has a channel.
+func (r *Router) Has(ctx context.Context, channelID string) bool {
+	if r.holding(channelID) != nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	held, err := r.o.Store.PlaceOf(ctx, channelID)
+	return err == nil && held.Store != ""
+}
+
+// ServeReceipt answers for a receipt that the first store has not signed.
+func (r *Router) ServeReceipt(rc *fasthttp.RequestCtx) {
+	for _, m := range r.members {
+		if p := m.part.Load(); p != nil && rc.Response.StatusCode() == fasthttp.StatusNotFound {
+			id := string(rc.Response.Header.Peek("X-Request-ID"))
+			rc.Response.Reset()
+			rc.Response.Header.Set("X-Request-ID", id)
+			p.API.Serve(rc)
+		}
+	}
+}
+
 // holding returns the store whose catalogue has a channel.
 func (r *Router) holding(channelID string) *member {
 	for _, m := range r.members {
