@@ -186,6 +186,9 @@ func (b *broker) router() *stores.Router {
 	return nil
 }
 
+// storeNames are the names of the other stores.
+func (b *broker) storeNames() []string { return slices.Sorted(maps.Keys(b.lead().cfg.stores)) }
+
 // openOthers opens the other stores. One that cannot be reached is opened later; one that may not be used refuses the
 // start.
 func (b *broker) openOthers(ctx context.Context, raw *slog.Logger) error {

@@ -134,25 +134,58 @@ func (r *Router) Serve(rc *fasthttp.RequestCtx) bool {
 	if channelID, ok := channelIn(path); ok {
 		return r.serveChannel(rc, path, channelID)
 	}
-	args := rc.QueryArgs()
-	if !args.Has(Parameter) || !listed(path) {
+	args, page := rc.QueryArgs(), path == "/ui" || strings.HasPrefix(path, "/ui/")
+	if !args.Has(Parameter) {
+		return page && r.servePage(rc)
+	}
+	if !listed(path) {
 		return false
 	}
 	name := string(args.Peek(Parameter))
 	m := r.member(name)
 	switch {
-	case m == nil:
-		if name == "" { // the first one
-			r.drop(rc)
-			return false
-		}
+	case m == nil && name != "":
 		problem.Write(rc, r.unknown(name))
-	case m.part.Load() == nil:
+		return true
+	case m != nil && m.part.Load() == nil:
 		problem.Write(rc, errAway(name))
-	default:
-		r.drop(rc)
-		m.part.Load().API.Serve(rc)
+		return true
 	}
+	r.drop(rc)
+	if page {
+		defer choose(rc, name)
+	}
+	if m == nil { // the first one
+		return false
+	}
+	m.part.Load().API.Serve(rc)
+	return true
+}
+
+// chosenStore is the cookie of a reader of the dashboard who has chosen a store: the pages that name no channel are
+// about it.
+const chosenStore = "penstock-store"
+
+func choose(rc *fasthttp.RequestCtx, name string) {
+	var c fasthttp.Cookie
+	c.SetKey(chosenStore)
+	c.SetValue(name)
+	c.SetPath("/ui")
+	c.SetHTTPOnly(true)
+	c.SetSameSite(fasthttp.CookieSameSiteStrictMode)
+	if name == "" {
+		c.SetExpire(fasthttp.CookieExpireDelete)
+	}
+	rc.Response.Header.SetCookie(&c)
+}
+
+// servePage answers with a page about the store that the reader has chosen.
+func (r *Router) servePage(rc *fasthttp.RequestCtx) bool {
+	m := r.member(string(rc.Request.Header.Cookie(chosenStore)))
+	if m == nil || m.part.Load() == nil {
+		return false
+	}
+	m.part.Load().API.Serve(rc)
 	return true
 }
 

@@ -86,12 +86,13 @@ type frame struct {
 	Title    string // the state, in words
 	Section  string // of the navigation
 	Troubled int
-	Session  bool      // the reader has logged in
-	Bare     bool      // there is no navigation, and no script
-	Live     bool      // the page is brought up to date
-	Framing  bool      // the page has a frame
-	Portal   *portal   // the reader came by a link; nil: not so
-	Narrow   []navLink // the navigation of a login that opens few pages; nil: it opens all
+	Session  bool        // the reader has logged in
+	Bare     bool        // there is no navigation, and no script
+	Live     bool        // the page is brought up to date
+	Framing  bool        // the page has a frame
+	Portal   *portal     // the reader came by a link; nil: not so
+	Stores   []storeLink // the stores of the installation; nil: there is one
+	Narrow   []navLink   // the navigation of a login that opens few pages; nil: it opens all
 	Query    string
 	Nonce    string // of the script
 	Now      time.Time

@@ -26,11 +26,15 @@ type Options struct {
 	HideTokens bool // the API does not show the token of a channel
 	// AllowDelete is that of the API: letters can be deleted.
 	AllowDelete bool
-	Payloads    Payloads         // what is shown of payloads
-	Frames      []string         // origins that may have the pages of a portal in a frame
-	Bench       string           // folder of reports of bench; "": there are none
-	Now         func() time.Time // the store's clock; nil: that of this machine
-	Log         *slog.Logger     // nil: slog.Default()
+	Payloads    Payloads // what is shown of payloads
+	Frames      []string // origins that may have the pages of a portal in a frame
+	Bench       string   // folder of reports of bench; "": there are none
+	// Stores are the names of the other stores of the installation, and Store is the one of these pages, "" for the
+	// first one. Without others there is no choice.
+	Stores []string
+	Store  string
+	Now    func() time.Time // the store's clock; nil: that of this machine
+	Log    *slog.Logger     // nil: slog.Default()
 
 	// Client is the address of a request, behind proxies that are trusted; nil: that of the connection. Failed notes a
 	// wrong token of an address, and Limited reports whether it has sent too many; nil: there is no limit but that of
@@ -235,8 +239,30 @@ func (v *view) frame(title, section string, content any) frame {
 	}
 	if v.portal == nil && f.Narrow == nil {
 		f.Troubled = v.src.Troubled()
+		f.Stores = v.d.stores()
 	}
 	return f
+}
+
+// A storeLink leads to the pages of a store.
+type storeLink struct {
+	Name, URL string
+	Current   bool
+}
+
+// stores are the stores of the installation; nil: there is one.
+func (d *Dashboard) stores() (all []storeLink) {
+	if len(d.o.Stores) == 0 {
+		return nil
+	}
+	for _, name := range append([]string{""}, d.o.Stores...) {
+		shown := name
+		if name == "" {
+			shown = "first"
+		}
+		all = append(all, storeLink{shown, "/ui/?store=" + name, name == d.o.Store})
+	}
+	return all
 }
 
 // redirect leads to another page with a GET.
