@@ -82,8 +82,8 @@ func (a *API) otherStore(channelID string) error {
 	if a.o.StoreName != "" || a.o.Catalogue.Channel(channelID) != nil {
 		return stores.ErrFixed
 	}
-	return problem.New(fasthttp.StatusBadRequest, "invalid_store", "The field store names a store, and this broker has one "+
-		"only: BROKER_MYSQL_DSNS names others. Nothing was changed.")
+	return problem.New(fasthttp.StatusBadRequest, "invalid_store", "The field store names a store, and this broker has "+
+		"one only: BROKER_MYSQL_DSNS names others. Nothing was changed.")
 }
 
 func (a *API) putChannelHere(ctx context.Context, rc *fasthttp.RequestCtx, put durable.Put, f document) (err error) {

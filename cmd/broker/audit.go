@@ -19,8 +19,8 @@ func newPrinter(ctx context.Context, store *durable.Store) (auditlog.Printer, er
 
 // newFeed returns the part of this broker in the channel of the audit log.
 func (b *broker) newFeed() *audit.Feed {
-	return audit.NewFeed(audit.Options{Store: b.store, Catalogue: b.lead().catalogue, Owns: b.node.Owns, Publish: b.forwardOwn,
-		Log: b.log})
+	return audit.NewFeed(audit.Options{Store: b.store, Catalogue: b.lead().catalogue, Owns: b.node.Owns,
+		Publish: b.forwardOwn, Log: b.log})
 }
 
 // A seedStore writes what the seed file or an import changes into the audit log.

@@ -27,6 +27,16 @@ func TestTheCommandsOfThePagesAboutClustersFitTheProgram(t *testing.T) {
 		require.NoError(t, err)
 	}
 
+	several := script.Run{Env: scriptEnv(), Within: patience, Begin: script.Strict + `
+broker() { env | grep ^BROKER_; }
+curl() { printf '%s\n' "$@"; }
+`}.Page(t, "docs/operate/several-stores.md")
+	asked := strings.Split(strings.TrimSpace(several), "\n")
+	cfg, err := readConfig(asked[:3])
+	require.NoError(t, err)
+	require.Len(t, cfg.stores, 2)
+	require.Equal(t, []string{"-X", "PUT", "http://127.0.0.1:8080/channel/orders", "-d", "store=two"}, asked[3:])
+
 	folder := t.TempDir()
 	out := script.Run{Folder: script.Root(t), Env: scriptEnv("NOTED=" + folder), Within: patience, Begin: script.Strict + `
 kubectl() {

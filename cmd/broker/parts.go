@@ -48,8 +48,8 @@ const (
 	ownName    = "store name"
 )
 
-// sharedSecrets are the secrets of the first store that all stores have, so links and sessions of one count at all. That
-// of journals is none: a journal is replayed into its own store.
+// sharedSecrets are the secrets of the first store that all stores have, so links and sessions of one count at all.
+// That of journals is none: a journal is replayed into its own store.
 var sharedSecrets = []string{"tokens", "audit fingerprints", "revive"}
 
 // parseDSNs returns the DSNs of other stores by name. A comma separates two where a name and an equals sign follow.
@@ -161,8 +161,8 @@ func (b *broker) newOthers() {
 	if len(b.cfg.stores) == 0 {
 		return
 	}
-	b.others = &otherStores{parts: map[string]*broker{}, router: stores.New(stores.Options{
-		Names: slices.Sorted(maps.Keys(b.cfg.stores)), Store: b.store, Catalogue: b.catalogue, NowMs: b.node.NowMs, Log: b.log})}
+	b.others = &otherStores{parts: map[string]*broker{}, router: stores.New(stores.Options{Names: b.storeNames(),
+		Store: b.store, Catalogue: b.catalogue, NowMs: b.node.NowMs, Log: b.log})}
 }
 
 // registerOthers registers what the first store knows of the others.

@@ -67,24 +67,7 @@ func (b *broker) Run(ctx context.Context) error {
 	stopOthers := b.runOthers(background)
 	defer stopOthers()
 	b.ready()
-	var failure error
-	select {
-	case <-ctx.Done():
-		if b.first == nil { // else the first one has drained
-			b.drain(background)
-			<-served
-		}
-	case failure = <-b.failed:
-		if b.first == nil {
-			b.drain(background)
-			<-served
-		}
-	case failure = <-served:
-		if failure == nil {
-			failure = errors.New("listener closed")
-		}
-		b.front.Close()
-	}
+	failure := b.awaitEnd(ctx, background, served)
 	stopOthers()
 	stopReaper()
 	loops.Wait()
@@ -98,6 +81,26 @@ func (b *broker) Run(ctx context.Context) error {
 	defer cancelRelease()
 	if err := b.node.Release(release); err != nil {
 		b.log.Debug("node number not released; its lease expires", "error", err)
+	}
+	return failure
+}
+
+// awaitEnd waits until ctx ends, or the broker has to end, and drains. It returns why it has to. The part of another
+// store is drained by the first one.
+func (b *broker) awaitEnd(ctx, background context.Context, served <-chan error) (failure error) {
+	select {
+	case <-ctx.Done():
+	case failure = <-b.failed:
+	case failure = <-served:
+		if failure == nil {
+			failure = errors.New("listener closed")
+		}
+		b.front.Close()
+		return failure
+	}
+	if b.first == nil {
+		b.drain(background)
+		<-served
 	}
 	return failure
 }

@@ -18,7 +18,7 @@ func (b *broker) newSQS(policies *policy.Book, bodies *share.Bound) api.SQS {
 	if r := b.router(); r != nil {
 		elsewhere = r.Has
 	}
-	return sqs.New(sqs.Options{Elsewhere: elsewhere, Store: b.store, Catalogue: b.catalogue, Plane: b.plane, Policies: policies,
-		NowMs: b.node.NowMs, TokenHeader: b.cfg.ConsumerTokenHeader, Bodies: bodies, Answers: b.answers,
+	return sqs.New(sqs.Options{Elsewhere: elsewhere, Store: b.store, Catalogue: b.catalogue, Plane: b.plane,
+		Policies: policies, NowMs: b.node.NowMs, TokenHeader: b.cfg.ConsumerTokenHeader, Bodies: bodies, Answers: b.answers,
 		Registerer: b.registry, Log: b.log})
 }

@@ -62,7 +62,8 @@ func (b *broker) openQueue(ctx context.Context) (*redisq.RunWatch, error) {
 	}
 	b.redis = client
 	b.evictions.begin(ctx, b)
-	b.queue = redisq.New(client, redisq.Options{Prefix: b.keyPrefix(), Window: b.cfg.QueueWindow, Runs: watch, Logger: b.log})
+	b.queue = redisq.New(client, redisq.Options{Prefix: b.keyPrefix(), Window: b.cfg.QueueWindow, Runs: watch,
+		Logger: b.log})
 	return watch, nil
 }
 

@@ -14,7 +14,8 @@ func (b *broker) newUI() api.Dashboard {
 		return nil
 	}
 	payloads, _ := ui.ParsePayloads(b.cfg.UIPayloads) // checked
-	return ui.New(ui.Options{Stores: b.storeNames(), Store: b.name, AdminToken: b.cfg.AdminToken, Key: b.tokenKey, Version: version, Payloads: payloads,
+	return ui.New(ui.Options{AdminToken: b.cfg.AdminToken, Key: b.tokenKey, Version: version, Payloads: payloads,
+		Stores: b.storeNames(), Store: b.name,
 		HideTokens: !b.cfg.showTokens(),
 		ReadOnly:   b.cfg.UI == "read-only", AllowDelete: b.cfg.AllowDelete, Frames: b.cfg.UIFrames, Bench: b.cfg.UIBench,
 		Now: func() time.Time { return time.UnixMilli(b.node.NowMs()) }, Log: b.log,

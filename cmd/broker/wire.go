@@ -57,9 +57,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		Store: b.store, Catalogue: b.catalogue, Policies: policies, NowMs: b.node.NowMs,
 		Repaced: func(consumer uint32) { b.plane.Repaced(consumer) }, Slowed: func() { b.alerts.Wake() }, Metrics: registry, Log: b.log,
 	})
-	b.board = exchange.NewBoard(exchange.BoardOptions{Store: b.store, Catalogue: b.catalogue, Policies: policies, Alone: b.node.Alone, Waiters: b.waiters, Log: b.log})
-	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_response_waiters",
-		Help: "Clients that wait for responses at this broker."}, func() float64 { return float64(b.board.Waiting()) }))
+	b.newBoard(registry)
 	reader := &exchange.Reader{Store: b.store, Policies: policies}
 	b.room = exchange.NewRoom()
 	b.presence = b.newPresence()
@@ -98,10 +96,16 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 		Version:    running(),
 		Log:        b.log, Access: b.cfg.access, Traces: b.traceLinks(),
 	})
-	if b.first != nil {
-		return
+	if b.first == nil {
+		b.server = api.NewServer(b.api.Handler, api.ServerOptions{Concurrency: connections + int(b.streams.Most()) + spareDescriptors, Answers: b.answers, Log: b.log})
 	}
-	b.server = api.NewServer(b.api.Handler, api.ServerOptions{Concurrency: connections + int(b.streams.Most()) + spareDescriptors, Answers: b.answers, Log: b.log})
+}
+
+// newBoard makes what has the clients that wait for responses.
+func (b *broker) newBoard(registry *prometheus.Registry) {
+	b.board = exchange.NewBoard(exchange.BoardOptions{Store: b.store, Catalogue: b.catalogue, Policies: b.policies, Alone: b.node.Alone, Waiters: b.waiters, Log: b.log})
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_response_waiters",
+		Help: "Clients that wait for responses at this broker."}, func() float64 { return float64(b.board.Waiting()) }))
 }
 
 // newPlaces makes the bounds of answers and connections, and returns how many connections there may

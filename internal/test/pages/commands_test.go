@@ -64,6 +64,7 @@ var commands = map[string]string{
 	"docs/operate/rehearsal.md":               "TestTheCommandsOfThePageAboutRehearsalsWork",
 	"docs/operate/systemd.md":                 "TestTheCommandsOfThePageAboutSystemdWork",
 	"docs/operate/galera.md":                  "TestTheCommandsOfThePagesAboutClustersFitTheProgram",
+	"docs/operate/several-stores.md":          "TestTheCommandsOfThePagesAboutClustersFitTheProgram",
 	"docs/operate/kubernetes.md":              "TestTheCommandsOfThePagesAboutClustersFitTheProgram",
 	"clients/go/README.md":                    "TestTheProgramsOfTheGoClientsPageRun",
 	"clients/node/README.md":                  "TestThePagesOfTheNodeClientAreTrue",
