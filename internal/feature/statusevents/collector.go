@@ -46,8 +46,8 @@ type Options struct {
 }
 
 const (
-	// Pause is the time between two rounds. BatchEvents and PerRound bound what one producer gets in
-	// a round: 5000 events a second.
+	// Pause is the time from the begin of a round to that of the next one. BatchEvents and PerRound bound
+	// what one producer gets in a round: 5000 events a second.
 	Pause       = time.Second
 	BatchEvents = 500
 	PerRound    = 10
@@ -87,13 +87,13 @@ func (c *Collector) Run(ctx context.Context) {
 	guard.Loop(ctx, "status events", func(ctx context.Context) {
 		failing := false
 		last := time.Time{}
+		tick := time.NewTicker(Pause)
+		defer tick.Stop()
 		for {
-			timer := time.NewTimer(Pause)
 			select {
 			case <-ctx.Done():
-				timer.Stop()
 				return
-			case <-timer.C:
+			case <-tick.C:
 			}
 			if len(c.o.Catalogue.StatusEvents()) == 0 && time.Since(last) < idle {
 				continue

@@ -211,3 +211,19 @@ func TestAProducerThatAnotherBrokerTookOverWhileItWaitedIsLeftToThat(t *testing.
 		require.Equal(t, 1, w.of[w.lost])
 	})
 }
+
+func TestARoundBeginsEachSecondHoweverLongItTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c := newCrowd(t, 1)
+		w.delay = Pause * 9 / 10 / PerRound
+		w.of[1] = 4 * PerRound * BatchEvents
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { c.Run(ctx) })
+		time.Sleep(5 * Pause)
+		stop()
+		run.Wait()
+		require.Zero(t, w.of[1], "5000 events a second")
+		require.Len(t, w.order, 4*PerRound)
+	})
+}
