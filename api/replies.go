@@ -18,7 +18,7 @@ import (
 )
 
 var errNoReplies = problem.New(fasthttp.StatusNotFound, "no_replies",
-	"The producer has got no replies yet: it has no replyUrl, or no consumer has responded.")
+	"The producer has got no replies and no status batches yet: it has no replyUrl, or nothing was sent to it.")
 
 // admitSender checks the token of the producer that the path names.
 func (a *API) admitSender(ctx context.Context, rc *fasthttp.RequestCtx) error {
@@ -41,7 +41,8 @@ func (a *API) admitSender(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	return nil
 }
 
-// replies returns the channel of replies to the producer that the path names, with its consumer.
+// replies returns the channel of replies and status batches to the producer that the path names, with its
+// consumer.
 func (a *API) replies(ctx context.Context, rc *fasthttp.RequestCtx) (*durable.Producer, *catalogue.Channel,
 	*durable.Consumer, error) {
 	if err := a.fresh(ctx); err != nil {
@@ -62,7 +63,7 @@ func (a *API) replies(ctx context.Context, rc *fasthttp.RequestCtx) (*durable.Pr
 	return p, ch, k, nil
 }
 
-// getReplyDLQ lists the replies that the producer did not take.
+// getReplyDLQ lists the replies and status batches that the producer did not take.
 func (a *API) getReplyDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	q, err := readPage(rc, defaultPage, maxPage)
 	if err != nil {
@@ -80,7 +81,7 @@ func (a *API) getReplyDLQ(ctx context.Context, rc *fasthttp.RequestCtx) error {
 
 // describeReply names the message that a reply answers, its channel, and the consumer that responded.
 // The reply has them in its headers, which are read with its body only where the ID of the reply does
-// not lead to them any more.
+// not lead to them any more. A status batch answers nothing: its channel is that of all batches.
 func (a *API) describeReply(ctx context.Context, ch *catalogue.Channel, id ident.ID, v *apitype.Job) error {
 	m, err := a.headline(ctx, ch, id)
 	if errors.Is(err, errUnknownMessage) {
@@ -90,6 +91,10 @@ func (a *API) describeReply(ctx context.Context, ch *catalogue.Channel, id ident
 		return err
 	}
 	answered := exchange.ParseReplyID(m.Key)
+	if answered.ConsumerNo == 0 {
+		v.ChannelID = ident.StatusChannel
+		return nil
+	}
 	if k := a.o.Catalogue.ConsumerByNo(answered.ConsumerNo); k != nil {
 		if of := a.o.Catalogue.ChannelByNo(k.ChannelNo); of != nil {
 			asked, err := a.headline(ctx, of, answered.ID)
@@ -111,7 +116,7 @@ func (a *API) describeReply(ctx context.Context, ch *catalogue.Channel, id ident
 	return nil
 }
 
-// redriveReplies gives the dead replies to a producer new attempts.
+// redriveReplies gives the dead replies and status batches to a producer new attempts.
 func (a *API) redriveReplies(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	token, err := requeueToken(rc, headerProducerToken)
 	if err != nil {

@@ -180,6 +180,17 @@ func (s *stage) onItsWay(to *sink) (at string) {
 	return at
 }
 
+// batchOnItsWay makes the producer of this stage with a reply URL that has refused a batch of its events.
+func (s *stage) batchOnItsWay() (to *sink) {
+	s.t.Helper()
+	to = s.replyTo(500)
+	s.put("/producer/"+s.own(), "statusEvents", "delivered")
+	s.join("k=" + newSink(s.t, nil).URL)
+	s.publishAs(s.own(), "m")
+	eventually(s.t, "a batch of events", func() bool { return to.count() > 0 })
+	return to
+}
+
 // quiet requires that a sink gets nothing more, for as long as several retries take. One request may have
 // been on its way when the change was made, and come late on a slow machine.
 func (s *stage) quiet(k *sink) {

@@ -113,12 +113,13 @@ var producerLives = map[string]func(*testing.T, *life){
 		s.join("k=" + k.URL)
 		s.publishAs(own, "m")
 		eventually(t, "a batch of events", func() bool { return to.count() > 0 })
-		dropped := newSink(t, nil)
+		sender, dropped := s.senderTo(to), newSink(t, nil)
 		s.put("/channel/~status/consumer/"+s.channel, "token", "x", "callbackUrl", dropped.URL)
 		s.delete("/producer/" + own)
 		s.meanwhile()
 		s.quiet(to)
 		require.False(t, mentions(dropped, s.channel), "the batch is dropped")
+		eventually(t, "the channel of replies to go", func() bool { return s.do("GET", sender, "").status == 404 })
 	},
 	"a producer is deleted: token, secrets, settings": func(t *testing.T, s *life) {
 		own := s.own()
@@ -180,6 +181,30 @@ var producerLives = map[string]func(*testing.T, *life){
 		s.put("/producer/"+s.own(), "replyUrl", next.URL)
 		s.awaitAnswer(at, "RESPONSE_DELIVERED_TO_SENDER")
 		require.Equal(t, 1, next.count())
+		s.quiet(to)
+	},
+	"a producer changes: `replyUrl`: status events": func(t *testing.T, s *life) {
+		to, next := s.batchOnItsWay(), newSink(t, nil)
+		s.put("/producer/"+s.own(), "replyUrl", next.URL)
+		s.meanwhile()
+		eventually(t, "the batch at the new URL", func() bool { return next.count() == 1 })
+		require.Equal(t, to.all()[0].body, next.all()[0].body)
+		s.quiet(to)
+	},
+	"a producer changes: `replyUrl` is removed: status events": func(t *testing.T, s *life) {
+		all := newSink(t, nil)
+		s.put("/channel/~status/consumer/"+s.channel, "token", "x", "callbackUrl", all.URL)
+		to := s.batchOnItsWay()
+		s.put("/producer/"+s.own(), "replyUrl", "")
+		s.meanwhile()
+		s.quiet(to)
+		require.False(t, mentions(all, s.channel), "the batch waits")
+		s.publishAs(s.own(), "later")
+		eventually(t, "the later event on the channel", func() bool { return mentions(all, s.channel) })
+		next := newSink(t, nil)
+		s.put("/producer/"+s.own(), "replyUrl", next.URL)
+		eventually(t, "the batch that waited", func() bool { return next.count() == 1 })
+		require.Equal(t, to.all()[0].body, next.all()[0].body)
 		s.quiet(to)
 	},
 	"a producer changes: `replyUrl` is removed: responses": func(t *testing.T, s *life) {

@@ -74,7 +74,7 @@ func (b *broker) wire(watch *redisq.RunWatch, callbacks, fetches egress.Policy) 
 	})
 	b.mover = b.newMover(registry)
 	b.bulks, b.redrives = b.newBulks(registry, bodies, fetches), redrive.New(redrive.Options{Store: b.store, Jobs: service, Catalogue: b.catalogue, Cluster: b.node, Policies: policies, Dirty: worklist.Dirty, Registry: registry, Log: b.log})
-	b.alerts, b.status, b.feed = b.newAlerts(states, b.newExplainer(policies), registry), b.newStatusEvents(callbacks, registry), b.newFeed()
+	b.alerts, b.status, b.feed = b.newAlerts(states, b.newExplainer(policies), registry), b.newStatusEvents(registry), b.newFeed()
 	b.queue.BeforeAck(b.plane.BeforeAck)
 	b.queue.OnLost(b.reaper.Lost)
 	b.queue.OnLost(b.plane.Lost)
@@ -154,7 +154,7 @@ func (b *broker) registerGauges(registry *prometheus.Registry, bodies *share.Bou
 	if b.tracer != nil {
 		registry.MustRegister(b.tracer.Counted())
 	}
-	bounds := slices.Concat(b.room.Bounds(), b.responses.Bounds(), b.bulks.Bounds(), b.client.Bounds(), b.mails.Bounds(), b.nats.bounds, b.plane.Publisher.Bounds(), b.status.Bounds())
+	bounds := slices.Concat(b.room.Bounds(), b.responses.Bounds(), b.bulks.Bounds(), b.client.Bounds(), b.mails.Bounds(), b.nats.bounds, b.plane.Publisher.Bounds())
 	if b.first == nil { // the other stores share these
 		bounds = append(append(bounds, b.places.Bounds()...), b.answers, b.waiters, b.streams, bodies)
 	}

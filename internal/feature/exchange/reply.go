@@ -163,8 +163,9 @@ func (w *Worker) publish(ctx context.Context, k *durable.Consumer, msgs []*durab
 }
 
 // Ensure makes the channel of replies to a producer, or changes it to what the producer wants, and
-// returns its number. Each step may be repeated; the next reply repeats those that a crash left out. A
-// change of the producer changes it in one transaction with the producer, see Follow.
+// returns its number. Batches of status events go there as well. Each step may be repeated; the next
+// message repeats those that a crash left out. A change of the producer changes it in one transaction
+// with the producer, see Follow.
 func (w *Worker) Ensure(ctx context.Context, p *durable.Producer) (uint32, error) {
 	want := policy.SenderOf(p.Settings)
 	id := ident.Replies(p.No)

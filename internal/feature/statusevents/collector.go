@@ -4,21 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/feature/exchange"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/tool/failpoint"
 	"github.com/penstock-broker/penstock/internal/tool/guard"
-	"github.com/penstock-broker/penstock/internal/tool/share"
 )
 
 // A Store is the part of durable.Store used here.
@@ -39,15 +39,15 @@ type Options struct {
 	IDs       func() ident.ID      // a new ID
 	// Publish stores a message that the broker makes. Its error is that of the store's Insert.
 	Publish func(ctx context.Context, m *durable.Message) error
-	// Post posts a batch to the reply URL of a producer; nil: batches go to the channel only.
-	Post    func(ctx context.Context, p *durable.Producer, id string, body []byte) error
+	// Ensure returns the channel of replies to a producer with a reply URL, which it makes where there is none.
+	Ensure  func(ctx context.Context, p *durable.Producer) (channelNo uint32, err error)
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
 }
 
 const (
-	// Pause is the time between two rounds. BatchEvents and PerRound bound what one producer gets in
-	// a round: 5000 events a second.
+	// Pause is the time from the begin of a round to that of the next one. BatchEvents and PerRound bound
+	// what one producer gets in a round: 5000 events a second.
 	Pause       = time.Second
 	BatchEvents = 500
 	PerRound    = 10
@@ -57,6 +57,8 @@ const (
 	sendFor = 10 * time.Second
 	// leftovers is the number of batches of earlier rounds that are read at once.
 	leftovers = 16
+	// atOnce bounds the producers that are worked for at a time.
+	atOnce = 16
 )
 
 // A Collector makes batches of the events of the producers that its broker owns.
@@ -64,24 +66,15 @@ type Collector struct {
 	o       Options
 	events  prometheus.Counter
 	batches *prometheus.CounterVec // by the way they take
-	pause   time.Duration
-	places  *share.Bound
-	sends   sync.WaitGroup
-	left    atomic.Int64 // producers whose batches of earlier rounds are in memory
-
-	mu     sync.Mutex
-	delays map[uint32]*delay // producers whose reply URL takes nothing
-	busy   map[uint32]bool   // producers that are worked for in the background
-	err    error             // the first one of that since it was told
 }
 
 // New returns a collector. Nothing runs before Run.
 func New(o Options) *Collector {
-	c := &Collector{o: o, pause: Pause, places: newPlaces(), delays: map[uint32]*delay{}, busy: map[uint32]bool{},
+	c := &Collector{o: o,
 		events: prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_status_events_total",
 			Help: "Events about messages that this broker put into batches for their producers."}),
 		batches: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_status_batches_total",
-			Help: "Batches of events that this broker sent, by the way they took: channel or reply."}, []string{"way"}),
+			Help: "Batches of events that this broker published, by the way they take: channel or reply."}, []string{"way"}),
 	}
 	if o.Metrics != nil {
 		o.Metrics.MustRegister(c.events, c.batches)
@@ -89,110 +82,138 @@ func New(o Options) *Collector {
 	return c
 }
 
-// Run works until ctx ends, and then until nothing is under way.
+// Run works until ctx ends, and then until what was begun is published.
 func (c *Collector) Run(ctx context.Context) {
-	defer c.sends.Wait()
 	guard.Loop(ctx, "status events", func(ctx context.Context) {
 		failing := false
 		last := time.Time{}
+		tick := time.NewTicker(Pause)
+		defer tick.Stop()
 		for {
-			timer := time.NewTimer(c.pause)
 			select {
 			case <-ctx.Done():
-				timer.Stop()
 				return
-			case <-timer.C:
+			case <-tick.C:
 			}
 			if len(c.o.Catalogue.StatusEvents()) == 0 && time.Since(last) < idle {
 				continue
 			}
 			last = time.Now()
-			err := errors.Join(c.round(ctx), c.failure())
+			err := c.round(ctx)
 			if err != nil && ctx.Err() == nil && !failing {
 				c.o.Log.Warn("status events are late; the broker tries again", "error", err)
 			}
-			failing = err != nil || failing && len(c.underWay()) > 0
+			failing = err != nil
 		}
 	})
 }
 
-// round begins to send what earlier rounds left over, and then new batches. It waits for no
-// producer: those that are busy are left to a later round.
+// round publishes what earlier rounds left over, and then new batches: of each producer one in a turn,
+// so that nobody waits for the many batches of another producer.
 func (c *Collector) round(ctx context.Context) error {
-	begun := c.underWay() // before the first read, which so has no batch that is being sent
+	held, failure := c.resume(ctx)
+	var turn []uint32
+	for no := uint32(0); ; {
+		next, err := c.o.Store.NextStatusProducer(ctx, no)
+		if err != nil {
+			return errors.Join(failure, err)
+		}
+		if next == 0 {
+			break
+		}
+		if no = next; c.o.Owns(no) && !held[no] {
+			turn = append(turn, no)
+		}
+	}
+	for range PerRound {
+		if len(turn) == 0 {
+			break
+		}
+		var err error
+		turn, err = c.each(ctx, turn, c.batch)
+		failure = errors.Join(failure, err)
+	}
+	return failure
+}
+
+// resume publishes the batches that earlier rounds left over. It returns the producers of those that are
+// still left: they get no other batch before these.
+func (c *Collector) resume(ctx context.Context) (held map[uint32]bool, failure error) {
+	held = map[uint32]bool{}
 	for after := (ident.ID{}); ; {
 		left, err := c.o.Store.StatusBatches(ctx, after, leftovers)
 		if err != nil {
-			return err
+			return held, errors.Join(failure, err)
 		}
 		of := map[uint32][]durable.StatusBatch{}
+		var producers []uint32
 		for _, b := range left {
-			if after = b.ID; c.o.Owns(b.ProducerNo) && !begun[b.ProducerNo] {
-				of[b.ProducerNo] = append(of[b.ProducerNo], b)
+			after = b.ID
+			if !c.o.Owns(b.ProducerNo) || held[b.ProducerNo] {
+				continue
 			}
+			if of[b.ProducerNo] == nil {
+				producers = append(producers, b.ProducerNo)
+			}
+			of[b.ProducerNo] = append(of[b.ProducerNo], b)
 		}
-		for _, b := range left { // the producer of the oldest one first
-			if batches := of[b.ProducerNo]; batches != nil && !begun[b.ProducerNo] {
-				begun[b.ProducerNo] = true // it gets no other batch before these
-				c.resume(ctx, b.ProducerNo, batches)
+		still, err := c.each(ctx, producers, func(ctx context.Context, no uint32) (bool, error) {
+			for i := range of[no] {
+				if err := c.send(ctx, &of[no][i]); err != nil {
+					return true, err
+				}
 			}
+			return false, nil
+		})
+		if failure == nil {
+			failure = err
+		}
+		for _, no := range still {
+			held[no] = true
 		}
 		if len(left) < leftovers {
-			break
-		}
-	}
-	for no := uint32(0); ; {
-		next, err := c.o.Store.NextStatusProducer(ctx, no)
-		if err != nil || next == 0 {
-			return err
-		}
-		no = next
-		if c.o.Owns(no) && !begun[no] {
-			c.begin(no, func() error { return c.collect(ctx, next) })
+			return held, failure
 		}
 	}
 }
 
-// resume sends batches of a producer that earlier rounds left over, in their order.
-func (c *Collector) resume(ctx context.Context, producerNo uint32, batches []durable.StatusBatch) {
-	if c.waits(producerNo) || c.left.Load() >= mostLeft {
-		return
-	}
-	c.left.Add(1)
-	c.begin(producerNo, func() error {
-		defer c.left.Add(-1)
-		for i := range batches {
-			more, err := c.inPlace(ctx, producerNo, func(at *place) (bool, error) { return true, c.send(ctx, at, &batches[i]) })
-			if err != nil || !more || c.waits(producerNo) {
+// each works for producers, a few at a time, unless the broker stops or looks after them no longer. It
+// returns those for which there is more to do, and the first failure, which does not end the work for others.
+func (c *Collector) each(ctx context.Context, producers []uint32,
+	work func(ctx context.Context, producerNo uint32) (more bool, err error)) (left []uint32, err error) {
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	more := make([]bool, len(producers))
+	for i, no := range producers {
+		g.Go(func() error {
+			return guard.Do("status events", func() (err error) {
+				if ctx.Err() == nil && c.o.Owns(no) {
+					more[i], err = work(ctx, no)
+				}
 				return err
-			}
-		}
-		return nil
-	})
-}
-
-// collect makes batches of the events of one producer and sends them, each in a place of its own.
-func (c *Collector) collect(ctx context.Context, producerNo uint32) error {
-	for range PerRound {
-		more, err := c.inPlace(ctx, producerNo, func(at *place) (bool, error) { return c.batch(ctx, at, producerNo) })
-		if err != nil || !more {
-			return err
+			})
+		})
+	}
+	err = g.Wait()
+	for i, no := range producers {
+		if more[i] {
+			left = append(left, no)
 		}
 	}
-	return nil
+	return left, err
 }
 
-// batch makes a batch of the events of one producer and sends it. It reports whether there may be
-// more to send now.
-func (c *Collector) batch(ctx context.Context, at *place, producerNo uint32) (more bool, err error) {
+// batch makes a batch of the events of one producer and publishes it. It reports whether there may be
+// more to publish now.
+func (c *Collector) batch(ctx context.Context, producerNo uint32) (more bool, err error) {
 	events, err := c.o.Store.StatusEvents(ctx, producerNo, BatchEvents)
 	if err != nil || len(events) == 0 {
 		return false, err
 	}
 	batch := durable.StatusBatch{ID: c.o.IDs(), ProducerNo: producerNo}
-	p := c.o.Catalogue.ProducerByNo(producerNo)
-	if p == nil {
-		return false, nil // the copy will have it
+	p, err := c.producer(ctx, producerNo)
+	if err != nil {
+		return false, err
 	}
 	if !p.Deleted { // a deleted one wants nothing
 		if batch.Body, err = c.body(ctx, p.ID, events); err != nil {
@@ -206,52 +227,48 @@ func (c *Collector) batch(ctx context.Context, at *place, producerNo uint32) (mo
 	failpoint.At(failpoint.AfterStatusBatch)
 	if batch.Body != nil {
 		c.events.Add(float64(len(events)))
-		if err := c.send(ctx, at, &batch); err != nil || c.waits(producerNo) {
+		if err := c.send(ctx, &batch); err != nil {
 			return false, err
 		}
 	}
 	return len(events) == BatchEvents, nil
 }
 
-// send brings a batch to the reply URL of its producer, else to the channel, and removes it. A
-// broker that stops finishes it. The batch of a deleted producer is dropped. A reply URL that does
-// not take a batch gets it again later, which is no error; after patience the channel gets it.
-func (c *Collector) send(ctx context.Context, at *place, b *durable.StatusBatch) error {
-	p := c.o.Catalogue.ProducerByNo(b.ProducerNo)
-	if p != nil && p.Deleted {
-		return c.o.Store.FinishStatus(ctx, b.ID)
+// producer returns a producer by its number. A copy of the catalogue that is behind may lack it.
+func (c *Collector) producer(ctx context.Context, no uint32) (*durable.Producer, error) {
+	if p := c.o.Catalogue.ProducerByNo(no); p != nil {
+		return p, nil
 	}
-	if p != nil && c.o.Post != nil && policy.SenderOf(p.Settings).ReplyURL != "" {
-		if c.waits(p.No) {
-			return nil
-		}
-		err := c.post(ctx, at, p, b)
-		if c.tried(p, err) {
-			return nil
-		}
-		if err == nil {
-			c.batches.WithLabelValues("reply").Inc()
-			failpoint.At(failpoint.AfterStatusSent)
-			return c.o.Store.FinishStatus(context.WithoutCancel(ctx), b.ID)
-		}
+	if err := c.o.Catalogue.Refresh(ctx); err != nil {
+		return nil, err
 	}
-	return c.publish(ctx, b)
+	if p := c.o.Catalogue.ProducerByNo(no); p != nil {
+		return p, nil
+	}
+	return nil, fmt.Errorf("statusevents: there is no producer with the number %d", no)
 }
 
-// publish publishes a batch on the channel and removes it.
-func (c *Collector) publish(ctx context.Context, b *durable.StatusBatch) error {
-	ch := c.o.Catalogue.Channel(ident.StatusChannel)
-	if ch == nil {
-		return errors.New("statusevents: the channel " + ident.StatusChannel + " does not exist")
-	}
-	ctx, cancel := finish(ctx)
+// send publishes a batch, with the replies to its producer where that has a reply URL, else on the channel
+// of all, and removes it. A broker that stops finishes it. The batch of a deleted producer is dropped.
+func (c *Collector) send(ctx context.Context, b *durable.StatusBatch) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendFor)
 	defer cancel()
-	err := c.o.Publish(ctx, &durable.Message{ChannelNo: ch.No, Key: key(b), ContentType: apitype.MediaJSON,
-		Payload: b.Body})
+	p, err := c.producer(ctx, b.ProducerNo)
+	if err != nil {
+		return err
+	}
+	if p.Deleted {
+		return c.o.Store.FinishStatus(ctx, b.ID)
+	}
+	m, way, err := c.message(ctx, p, b)
+	if err != nil {
+		return err
+	}
+	err = c.o.Publish(ctx, m)
 	failpoint.At(failpoint.AfterStatusSent)
 	switch {
 	case err == nil:
-		c.batches.WithLabelValues("channel").Inc()
+		c.batches.WithLabelValues(way).Inc()
 	case errors.Is(err, durable.ErrDuplicate): // a broker died before it removed the batch
 	default:
 		return err
@@ -259,12 +276,25 @@ func (c *Collector) publish(ctx context.Context, b *durable.StatusBatch) error {
 	return c.o.Store.FinishStatus(ctx, b.ID)
 }
 
-// finish returns the context of a step that a broker which stops still makes.
-func finish(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), sendFor)
+// message is the message of a batch, and the way that it takes. Its ID is that of the batch, so a
+// repetition is refused.
+func (c *Collector) message(ctx context.Context, p *durable.Producer, b *durable.StatusBatch) (m *durable.Message,
+	way string, err error) {
+	m = &durable.Message{Key: key(b), ContentType: apitype.MediaJSON, Payload: b.Body}
+	if policy.SenderOf(p.Settings).ReplyURL != "" {
+		m.Headers = []byte(exchange.RepliedChannel + ":" + ident.StatusChannel + "\n") // unlike a reply
+		m.ChannelNo, err = c.o.Ensure(ctx, p)
+		return m, "reply", err
+	}
+	ch := c.o.Catalogue.Channel(ident.StatusChannel)
+	if ch == nil {
+		return nil, "", errors.New("statusevents: the channel " + ident.StatusChannel + " does not exist")
+	}
+	m.ChannelNo = ch.No
+	return m, "channel", nil
 }
 
-// key is the message ID of a batch, and its webhook-id.
+// key is the message ID of a batch, and so its webhook-id.
 func key(b *durable.StatusBatch) string { return "status-" + b.ID.String() }
 
 // body is the JSON of a batch.

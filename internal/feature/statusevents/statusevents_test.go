@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -51,16 +50,15 @@ func TestOutcomesAreTheEventsThatAProducerExpects(t *testing.T) {
 	}
 }
 
-// A world has one producer, number 7, whose reply URL is told to refuse or not.
+// A world has one producer, number 7. Its channel of replies has the number 107.
 type world struct {
 	mu      sync.Mutex
 	events  []durable.StatusEvent
 	batches []durable.StatusBatch
 	changes durable.Changes
-	refuses bool
-	posted  []string
 	sent    []*durable.Message
-	refused error
+	refused error // what Publish answers
+	missing error // what Ensure answers
 }
 
 func (w *world) Changes(context.Context, int64) (durable.Changes, error) { return w.changes, nil }
@@ -123,14 +121,10 @@ func (w *world) Senders(context.Context, uint32, []ident.ID) ([]durable.Message,
 	return nil, nil
 }
 
-func (w *world) post(_ context.Context, _ *durable.Producer, id string, _ []byte) error {
+func (w *world) ensure(_ context.Context, p *durable.Producer) (uint32, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.posted = append(w.posted, id)
-	if w.refuses {
-		return errors.New("refused")
-	}
-	return nil
+	return 100 + p.No, w.missing
 }
 
 func (w *world) publish(_ context.Context, m *durable.Message) error {
@@ -154,22 +148,15 @@ func newWorld(t *testing.T, settings map[string]string, events int) (*world, *Co
 	require.NoError(t, c.Refresh(t.Context()))
 	ids := ident.NewGenerator(1, func() int64 { return time.Now().UnixMilli() })
 	return w, New(Options{Store: w, Catalogue: c, Owns: func(uint32) bool { return true }, IDs: ids.Next,
-		Publish: w.publish, Post: w.post, Log: slog.New(slog.DiscardHandler)})
-}
-
-// all makes a round, and waits for what it began.
-func all(t *testing.T, c *Collector) error {
-	err := c.round(t.Context())
-	c.sends.Wait()
-	return errors.Join(err, c.failure())
+		Publish: w.publish, Ensure: w.ensure, Log: slog.New(slog.DiscardHandler)})
 }
 
 func TestARoundIsBoundedAndNothingIsDropped(t *testing.T) {
 	w, c := newWorld(t, map[string]string{"statusEvents": "all"}, BatchEvents*PerRound+1)
-	require.NoError(t, all(t, c))
+	require.NoError(t, c.round(t.Context()))
 	require.Len(t, w.sent, PerRound)
 	require.Len(t, w.events, 1)
-	require.NoError(t, all(t, c))
+	require.NoError(t, c.round(t.Context()))
 	require.Len(t, w.sent, PerRound+1)
 	require.Empty(t, w.batches)
 	total, keys := 0, map[string]bool{}
@@ -187,11 +174,11 @@ func TestARoundIsBoundedAndNothingIsDropped(t *testing.T) {
 func TestABatchThatIsNotTakenIsPublishedInTheNextRound(t *testing.T) {
 	w, c := newWorld(t, map[string]string{"statusEvents": "all"}, 2)
 	w.refused = errors.New("the channel is paused")
-	require.Error(t, all(t, c))
+	require.Error(t, c.round(t.Context()))
 	require.Len(t, w.batches, 1)
 	key := key(&w.batches[0])
 	w.refused = &durable.DuplicateError{} // by a broker that died
-	require.NoError(t, all(t, c))
+	require.NoError(t, c.round(t.Context()))
 	require.Empty(t, w.batches)
 	require.Contains(t, key, "status-")
 }
@@ -200,51 +187,46 @@ func TestEventsOfADeletedProducerAreDropped(t *testing.T) {
 	w, c := newWorld(t, nil, 3)
 	w.changes.Producers[0].Deleted, w.changes.Producers[0].Version = true, 2
 	require.NoError(t, c.o.Catalogue.Refresh(t.Context()))
-	require.NoError(t, all(t, c))
+	require.NoError(t, c.round(t.Context()))
 	require.Empty(t, w.events)
 	require.Empty(t, w.batches)
 	require.Empty(t, w.sent)
 }
 
-func TestAReplyURLThatTakesNothingHoldsItsProducerAndThenTheChannelGetsTheBatches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, c := newWorld(t, map[string]string{"statusEvents": "all", "replyUrl": "http://example.com/"}, 2*BatchEvents)
-		w.refuses = true
-		round := func(d time.Duration) {
-			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(Pause) {
-				require.NoError(t, all(t, c))
-			}
-		}
-		round(30 * time.Second)
-		require.Len(t, w.posted, 3, "after 0, 5 and 15 seconds")
-		require.Len(t, w.batches, 1, "later events wait")
-		require.Len(t, w.events, BatchEvents)
-		for _, id := range w.posted {
-			require.Equal(t, w.posted[0], id)
-		}
-		round(patience + lastWait)
-		require.Len(t, w.sent, 2)
-		require.Empty(t, w.events)
+func TestABatchGoesWithTheRepliesWhereItsProducerHasAReplyURL(t *testing.T) {
+	withURL := map[string]string{"statusEvents": "all", "replyUrl": "http://example.com/"}
+	w, c := newWorld(t, withURL, 1)
+	w.missing = errors.New("the store is away")
+	require.Error(t, c.round(t.Context()))
+	require.Empty(t, w.sent)
+	require.Len(t, w.batches, 1)
+	id := key(&w.batches[0])
+	w.missing = nil
+	require.NoError(t, c.round(t.Context()))
+	require.Len(t, w.sent, 1)
+	require.Equal(t, uint32(107), w.sent[0].ChannelNo)
+	require.Zero(t, w.sent[0].ProducerNo)
+	require.Equal(t, id, w.sent[0].Key)
+	require.Equal(t, "X-Broker-Channel-ID:~status\n", string(w.sent[0].Headers))
+	require.Empty(t, w.batches)
+
+	for _, settings := range []map[string]string{{"statusEvents": "all"}, withURL} { // of an earlier round
+		w, c := newWorld(t, settings, 0)
+		w.batches = []durable.StatusBatch{{ID: c.o.IDs(), ProducerNo: 7, Body: []byte("{}")}}
+		require.NoError(t, c.round(t.Context()))
+		require.Len(t, w.sent, 1)
+		require.Equal(t, settings["replyUrl"] == "", w.sent[0].ChannelNo == 1)
+		require.Equal(t, "{}", string(w.sent[0].Payload))
 		require.Empty(t, w.batches)
-		require.Equal(t, w.posted[0], w.sent[0].Key)
-		w.refuses, w.events = false, make([]durable.StatusEvent, 1)
-		round(Pause)
-		require.Len(t, w.sent, 2)
-		require.Empty(t, w.batches)
-	})
+	}
 }
 
-func TestAChangedReplyURLIsTriedAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, c := newWorld(t, map[string]string{"statusEvents": "all", "replyUrl": "http://example.com/"}, 1)
-		w.refuses = true
-		require.NoError(t, all(t, c))
-		require.NoError(t, all(t, c))
-		require.Len(t, w.posted, 1)
-		w.changes.Producers[0].Version, w.refuses = 2, false
-		require.NoError(t, c.o.Catalogue.Refresh(t.Context()))
-		require.NoError(t, all(t, c))
-		require.Len(t, w.posted, 2)
-		require.Empty(t, w.batches)
-	})
+func TestAProducerThatTheCopyLacksIsReadAgain(t *testing.T) {
+	w, c := newWorld(t, nil, 0)
+	w.changes = durable.Changes{Version: 2, Producers: []durable.Producer{{No: 8, ID: "q", Version: 2}}}
+	w.batches = []durable.StatusBatch{{ID: c.o.IDs(), ProducerNo: 8, Body: []byte("{}")},
+		{ID: c.o.IDs(), ProducerNo: 9, Body: []byte("{}")}}
+	require.ErrorContains(t, c.round(t.Context()), "no producer with the number 9")
+	require.Len(t, w.sent, 1)
+	require.Len(t, w.batches, 1)
 }

@@ -57,7 +57,7 @@ type Job struct {
 	Fingerprint   string `json:"Fingerprint,omitempty"`   // in the DLQ: the group of its cause
 
 	InReplyTo     string `json:"InReplyTo,omitempty"`    // of a dead reply: the message that it answers
-	ChannelID     string `json:"ChannelID,omitempty"`    // of a dead reply: the channel of that message
+	ChannelID     string `json:"ChannelID,omitempty"`    // of a dead reply: the channel of that message; of a status batch: ~status
 	ConsumerID    string `json:"ConsumerID,omitempty"`   // in a message; of a dead reply: who responded
 	ConsumerURL   string `json:"ConsumerURL,omitempty"`  // in a message, and alone
 	MessageURL    string `json:"MessageURL,omitempty"`   // in the DLQ, and alone

@@ -26,10 +26,10 @@ func (u ReplyURL) String() string { return string(u) }
 // senderFields is every setting that a producer may have.
 var senderFields = table[Sender]{
 	value("replyUrl", "an absolute http or https URL: the broker posts the responses of consumers with "+
-		"`responses=callback` to it",
+		"`responses=callback` to it, and batches of `statusEvents`",
 		parseReplyURL, func(p *Sender) *ReplyURL { return &p.ReplyURL }),
-	secret("signingSecret", "`whsec_` and base64 of 24 to 64 bytes, or `generate`: signs replies as Standard Webhooks. "+
-		"Shown once",
+	secret("signingSecret", "`whsec_` and base64 of 24 to 64 bytes, or `generate`: signs replies and batches as "+
+		"Standard Webhooks. Shown once",
 		parseSecret, func(p *Sender) *Secret { return &p.SigningSecret }),
 	value("statusEvents", "`off`, `all`, or some of `delivered`, `failed`, `dead`, separated by commas: what the "+
 		"producer hears of the jobs of its messages, at `replyUrl`, else on the channel `~status`",

@@ -23,15 +23,19 @@ var Table = []Row{
 	{"a producer is deleted", "replies on their way", "end: its channel `~replies-N` goes with its consumer, nothing " +
 		"more is posted, and the exchanges are `FAILED`"},
 	{"a producer is deleted", "responses that wait for a `replyUrl`", "are `FAILED`"},
-	{"a producer is deleted", "status events", "are dropped"},
+	{"a producer is deleted", "status events", "are dropped, and batches on their way end with its channel " +
+		"`~replies-N`"},
 	{"a producer is deleted", "token, secrets, settings", "are forgotten: 401 `producer_not_found`; a producer that is " +
 		"created under the ID begins without"},
 	{"a producer is deleted", "`Idempotency-Key` and message IDs with `identity=producer`",
 		"are not those of a producer that is created under the ID"},
 	{"a producer changes: `replyUrl`", "replies on their way", "go to the new URL, and `GONE` or `DEAD` of the " +
 		"consumer `sender` end; nothing more goes to the former URL"},
+	{"a producer changes: `replyUrl`", "status events", "go to the new URL, also batches on their way"},
 	{"a producer changes: `replyUrl` is removed", "replies on their way",
 		"wait, and nothing is posted; `sender` is a pull consumer until there is a URL"},
+	{"a producer changes: `replyUrl` is removed", "status events",
+		"go to `~status`; batches on their way wait as replies do"},
 	{"a producer changes: `replyUrl` is removed", "responses", "wait until there is a URL, at most for `responseTTL` " +
 		"after they came, or else for `BROKER_RETENTION`; then they are `FAILED`. The wait costs nothing"},
 	{"a producer changes: `replyUrl` is set", "responses that wait", "are sent within seconds"},

@@ -25,6 +25,8 @@ var otherBounds = map[string]string{
 	"hotpath/push/loss.go":                 "goroutines that sleep, not places",
 	"internal/feature/exchange/pollrun.go": "polls of one consumer, each with a place of result_polls",
 	"api/job.go":                           "look-ups of one request",
+
+	"internal/feature/statusevents/collector.go": "producers whose batches are published, which take turns",
 }
 
 // boundsOf returns the bounds of a file: those with a name, and "" for others.
