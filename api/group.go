@@ -163,6 +163,9 @@ func (a *API) setGroupPaused(ctx context.Context, rc *fasthttp.RequestCtx, pause
 	if err != nil {
 		return err
 	}
+	if a.leads() {
+		a.changed(ctx, rc) // no other store takes a message of a paused group after the answer
+	}
 	return a.answerGroup(rc, fasthttp.StatusOK, &g, false)
 }
 

@@ -127,9 +127,8 @@ func TestAllStoresHaveTheProducersGroupsAndTokensOfTheFirst(t *testing.T) {
 	}
 	both := func(want int, producer, token string) {
 		t.Helper()
-		for _, p := range []*process{a, b} {
-			require.Equal(t, want, publish(p, producer, token))
-		}
+		require.Equal(t, want, publish(a, producer, token))
+		eventually(t, "the change at the other broker", func() bool { return publish(b, producer, token) == want })
 	}
 	s.put("/producer/late", "token", "late-token")
 	both(201, "late", "late-token")
@@ -144,9 +143,11 @@ func TestAllStoresHaveTheProducersGroupsAndTokensOfTheFirst(t *testing.T) {
 		return p.do("POST", two.path("/broadcast"), "body", "Authorization", bearer, "X-Broker-Producer-ID", "p",
 			"X-Broker-Producer-Token", "p-token").status
 	}
-	require.Equal(t, []int{201, 201}, []int{post(a), post(b)})
+	require.Equal(t, 201, post(a))
+	eventually(t, "the token at the other broker", func() bool { return post(b) == 201 })
 	require.Equal(t, 204, s.do("DELETE", "/tokens/"+made["ID"].(string), "").status)
-	require.Equal(t, []int{403, 403}, []int{post(a), post(b)})
+	require.Equal(t, 403, post(a))
+	eventually(t, "the end of the token at the other broker", func() bool { return post(b) == 403 }) // it polls
 	require.Equal(t, 204, s.do("DELETE", "/producer/late", "").status)
 	both(401, "late", rotated)
 
@@ -420,4 +421,30 @@ func TestAnSQSClientMakesNoSecondChannel(t *testing.T) {
 	refused := w.launch("BROKER_SEED_FILE=" + seed)
 	refused.awaitEnd()
 	require.Contains(t, refused.log.String(), "is in the store two")
+}
+
+// While the first store is away, the channels of the others go on, and nothing about them is forgotten.
+func TestFaultTheFirstStoreIsAwayAndTheOthersGoOn(t *testing.T) {
+	parallel(t)
+	server := servers.StartMySQL(t)
+	redis := servers.StartRedis(t)
+	w := (&world{t: t, redis: redis, env: []string{"BROKER_MYSQL_DSN=" + server.DSN(), "BROKER_REDIS_URL=" + redis.URL(),
+		"BROKER_DATA_DIR=" + t.TempDir(), "BROKER_MYSQL_DSNS=two=" + tables.MySQL(t)}}).with(quick...)
+	sink := newSink(t, nil)
+	p := w.start()
+	s := p.stage(t, "push="+sink.URL)
+	two := s.placed("two", "push="+sink.URL)
+	s.publish("first")
+	server.Kill()
+	for i := range 20 {
+		two.publish(fmt.Sprint("two ", i))
+	}
+	eventually(t, "the deliveries", func() bool { return sink.count() >= 20 })
+	require.Equal(t, 503, s.post("x").status)
+	require.Equal(t, 503, s.form("/channel/fresh", "store=two").status)
+	server.Restart()
+	eventually(t, "the first store", func() bool { return s.post("back").status == 201 })
+	eventually(t, "its deliveries", func() bool { return sink.times("first") > 0 && sink.times("back") > 0 })
+	s.placed("two")
+	require.Equal(t, 0, p.stop())
 }
