@@ -16,6 +16,8 @@ DELETE FROM alerts
 WHERE sink > 0
   AND at_ms < ?;
 
+DELETE FROM api_tokens;
+
 DELETE FROM api_tokens
 WHERE expires_ms > 0
   AND expires_ms < ?;
@@ -177,6 +179,11 @@ WHERE channel_no = ?
 
 DELETE FROM paces
 WHERE consumer_no = ?;
+
+DELETE FROM places
+WHERE channel_id = ?
+  AND store = ?
+  AND at_ms = ?;
 
 DELETE FROM prioritised
 WHERE channel_no = ?
@@ -790,6 +797,14 @@ INSERT INTO paces (
 )
 VALUES (?, 0, 0, 0, 0, ?)
 ON DUPLICATE KEY UPDATE consumer_no = consumer_no;
+
+INSERT INTO places (
+    channel_id,
+    store,
+    at_ms
+)
+VALUES (?, ?, ?)
+ON DUPLICATE KEY UPDATE store = store;
 
 INSERT INTO prioritised (channel_no, inv_priority, id, audience) VALUES (?,?,?,?);
 
@@ -1583,6 +1598,13 @@ WHERE m.channel_no = ?
   AND m.id = ?
 ORDER BY c.position
 LIMIT ?;
+
+SELECT
+    channel_id,
+    store,
+    at_ms
+FROM places
+WHERE channel_id = ?;
 
 SELECT
     channel_no,
@@ -3648,6 +3670,19 @@ SELECT
     version,
     deleted_no <> 0
 FROM channel_groups
+WHERE no = ?;
+
+SELECT
+    no,
+    id,
+    name,
+    max_channels,
+    paused,
+    settings,
+    changed_ms,
+    version,
+    deleted_no <> 0
+FROM channel_groups
 WHERE version > ?
 ORDER BY no;
 
@@ -3727,6 +3762,21 @@ SELECT
 FROM producers
 WHERE id = ?
   AND deleted_no = 0;
+
+SELECT
+    no,
+    id,
+    name,
+    token,
+    changed_ms,
+    version,
+    publish_secret,
+    deleted_no <> 0,
+    COALESCE(settings, ''),
+    former_token,
+    former_until_ms
+FROM producers
+WHERE no = ?;
 
 SELECT
     no,
@@ -5434,6 +5484,14 @@ SET
     strained = ?,
     since_ms = ?
 WHERE consumer_no = ?;
+
+UPDATE places
+SET
+    store = ?,
+    at_ms = ?
+WHERE channel_id = ?
+  AND store = ?
+  AND at_ms = ?;
 
 UPDATE prioritised
 SET

@@ -8,6 +8,8 @@ DELETE FROM alerts
 WHERE sink > 0
   AND at_ms < ?;
 
+DELETE FROM api_tokens;
+
 DELETE FROM api_tokens
 WHERE expires_ms > 0
   AND expires_ms < ?;
@@ -169,6 +171,11 @@ WHERE channel_no = ?
 
 DELETE FROM paces
 WHERE consumer_no = ?;
+
+DELETE FROM places
+WHERE channel_id = ?
+  AND store = ?
+  AND at_ms = ?;
 
 DELETE FROM prioritised
 WHERE channel_no = ?
@@ -757,6 +764,14 @@ INSERT INTO paces (
     since_ms
 )
 VALUES (?, 0, 0, 0, 0, ?)
+ON CONFLICT DO NOTHING;
+
+INSERT INTO places (
+    channel_id,
+    store,
+    at_ms
+)
+VALUES (?, ?, ?)
 ON CONFLICT DO NOTHING;
 
 INSERT INTO prioritised (
@@ -1604,6 +1619,13 @@ WHERE m.channel_no = ?
   AND m.id = ?
 ORDER BY c.position
 LIMIT ?;
+
+SELECT
+    channel_id,
+    store,
+    at_ms
+FROM places
+WHERE channel_id = ?;
 
 SELECT
     channel_no,
@@ -3543,6 +3565,19 @@ SELECT
     version,
     deleted_no <> 0
 FROM channel_groups
+WHERE no = ?;
+
+SELECT
+    no,
+    id,
+    name,
+    max_channels,
+    paused,
+    settings,
+    changed_ms,
+    version,
+    deleted_no <> 0
+FROM channel_groups
 WHERE version > ?
 ORDER BY no;
 
@@ -3622,6 +3657,21 @@ SELECT
 FROM producers
 WHERE id = ?
   AND deleted_no = 0;
+
+SELECT
+    no,
+    id,
+    name,
+    token,
+    changed_ms,
+    version,
+    publish_secret,
+    deleted_no <> 0,
+    COALESCE(settings, ''),
+    former_token,
+    former_until_ms
+FROM producers
+WHERE no = ?;
 
 SELECT
     no,
@@ -5238,6 +5288,14 @@ SET
     strained = ?,
     since_ms = ?
 WHERE consumer_no = ?;
+
+UPDATE places
+SET
+    store = ?,
+    at_ms = ?
+WHERE channel_id = ?
+  AND store = ?
+  AND at_ms = ?;
 
 UPDATE prioritised
 SET
