@@ -4573,6 +4573,10 @@ WHERE table_schema = DATABASE()
 
 SELECT DATABASE();
 
+SELECT DISTINCT store
+FROM places
+WHERE store <> ?;
+
 SELECT GET_LOCK(CONCAT('penstock ', SHA1(DATABASE())), 2);
 
 SELECT MAX(at_ms)

@@ -4458,6 +4458,10 @@ SELECT COUNT(*)
 FROM sqs_keys
 WHERE channel_no = ?;
 
+SELECT DISTINCT store
+FROM places
+WHERE store <> ?;
+
 SELECT MAX(at_ms)
 FROM (
     SELECT at_ms

@@ -134,11 +134,14 @@ func (r *Router) Serve(rc *fasthttp.RequestCtx) bool {
 	if channelID, ok := channelIn(path); ok {
 		return r.serveChannel(rc, path, channelID)
 	}
-	args, page := rc.QueryArgs(), path == "/ui" || strings.HasPrefix(path, "/ui/")
-	if !args.Has(Parameter) {
-		return page && r.servePage(rc)
+	args, page := rc.QueryArgs(), strings.HasPrefix(path, "/ui/")
+	if channelID := string(args.Peek("channel")); page && channelID != "" {
+		return r.serveChannel(rc, path, channelID)
 	}
-	if !listed(path) {
+	if !args.Has(Parameter) {
+		return page && r.servePage(rc, path)
+	}
+	if !ofOneStore(rc, path) {
 		return false
 	}
 	name := string(args.Peek(Parameter))
@@ -179,10 +182,17 @@ func choose(rc *fasthttp.RequestCtx, name string) {
 	rc.Response.Header.SetCookie(&c)
 }
 
-// servePage answers with a page about the store that the reader has chosen.
-func (r *Router) servePage(rc *fasthttp.RequestCtx) bool {
+// chooseFor makes the store of a page about a channel the chosen one: what the page leads to is about it.
+func chooseFor(rc *fasthttp.RequestCtx, path, name string) {
+	if strings.HasPrefix(path, "/ui/") && string(rc.Request.Header.Cookie(chosenStore)) != name {
+		choose(rc, name)
+	}
+}
+
+// servePage answers with a page about the store that the reader has chosen. Groups are in the first one.
+func (r *Router) servePage(rc *fasthttp.RequestCtx, path string) bool {
 	m := r.member(string(rc.Request.Header.Cookie(chosenStore)))
-	if m == nil || m.part.Load() == nil {
+	if m == nil || m.part.Load() == nil || strings.HasPrefix(path, "/ui/group") {
 		return false
 	}
 	m.part.Load().API.Serve(rc)
@@ -196,15 +206,17 @@ func (r *Router) drop(rc *fasthttp.RequestCtx) {
 	rc.Request.SetRequestURIBytes(rc.URI().RequestURI())
 }
 
-// listed reports whether a path that names no channel is about one store.
-func listed(path string) bool {
-	for _, of := range []string{"/producer", "/channels", "/group", "/consumers", "/messages", "/audit", "/history", "/ui",
-		"/metrics/consumers", "/job-status", "/dlq-status", "/receipt/"} {
-		if strings.HasPrefix(path, of) {
-			return true
-		}
+// ofOneStore reports whether a request that names no channel is about one store: a list, or the dead replies to a
+// producer. What stores share is changed in the first one alone.
+func ofOneStore(rc *fasthttp.RequestCtx, path string) bool {
+	if strings.HasPrefix(path, "/producer/") && strings.HasSuffix(path, "/dlq") {
+		return true
 	}
-	return false
+	if !rc.IsGet() && !rc.IsHead() {
+		return false
+	}
+	return strings.HasPrefix(path, "/ui/") || slices.Contains([]string{"/channels", "/consumers", "/audit", "/history",
+		"/metrics/consumers", "/job-status", "/dlq-status"}, path)
 }
 
 // channelIn returns the channel that a path names.
@@ -220,6 +232,7 @@ func channelIn(path string) (channelID string, ok bool) {
 
 func (r *Router) serveChannel(rc *fasthttp.RequestCtx, path, channelID string) bool {
 	if r.o.Catalogue.Channel(channelID) != nil {
+		chooseFor(rc, path, "")
 		return false
 	}
 	m := r.holding(channelID)
@@ -240,6 +253,7 @@ func (r *Router) serveChannel(rc *fasthttp.RequestCtx, path, channelID string) b
 		return true
 	}
 	p.API.Serve(rc)
+	chooseFor(rc, path, m.name)
 	if rc.IsDelete() && rc.Response.StatusCode() == fasthttp.StatusNoContent {
 		r.ended(context.WithoutCancel(rc), path, channelID)
 	}

@@ -60,7 +60,11 @@ func (d *Dashboard) PortalLink(of PortalOf) string {
 	if of.GrantID != "" {
 		body += "." + of.GrantID + "." + strconv.FormatInt(of.GrantVersion, 36)
 	}
-	return portalPath + "?link=" + body + "." + d.signPortal(body, of.Token)
+	link := portalPath + "?link=" + body + "." + d.signPortal(body, of.Token)
+	if d.o.Store != "" {
+		link += "&store=" + d.o.Store
+	}
+	return link
 }
 
 func (d *Dashboard) signPortal(body, token string) string {

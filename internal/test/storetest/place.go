@@ -54,6 +54,15 @@ var placeTests = map[string]func(*testing.T, *fixture){
 		_, err = f.PlaceOf(f.ctx, "c")
 		require.ErrorIs(t, err, durable.ErrNotFound)
 	},
+	"the stores that have channels are listed": func(t *testing.T, f *fixture) {
+		for i, store := range []string{"two", "", "three", "two"} {
+			_, _, err := f.PlaceChannel(f.ctx, durable.Place{ChannelID: string(rune('a' + i)), Store: store, AtMs: 1})
+			require.NoError(t, err)
+		}
+		placed, err := f.PlacedStores(f.ctx)
+		require.NoError(t, err)
+		require.ElementsMatch(t, []string{"two", "three"}, placed)
+	},
 	"producers and groups of another store are adopted with their numbers": func(t *testing.T, f *fixture) {
 		changes := func() durable.Changes {
 			c, err := f.Changes(f.ctx, 0)
