@@ -19,8 +19,8 @@ var (
 	errNoConsumer   = problem.New(fasthttp.StatusNotFound, "consumer_not_found", "The channel has no such consumer.")
 	errHasConsumers = problem.New(fasthttp.StatusConflict, "channel_has_consumers",
 		"The channel has consumers: delete them first.")
-	errBySetting = problem.New(fasthttp.StatusBadRequest, errReservedName.Code, "Consumers whose names begin with ~ belong "+
-		"to the broker: a setting decides whether there is one. The first start without the setting deletes it.")
+	errBySetting = problem.New(fasthttp.StatusBadRequest, "reserved_name", "Consumers whose names begin with ~ belong to "+
+		"the broker: a setting decides whether there is one. The first start without the setting deletes it.")
 	errNotDead = problem.New(fasthttp.StatusConflict, "job_not_dead", "The job is no dead letter, so it is not deleted.")
 )
 
