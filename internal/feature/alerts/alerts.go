@@ -85,6 +85,7 @@ type Alerts struct {
 	o       Options
 	publish chan struct{} // capacity 1: there may be alerts for the channel
 	learned atomic.Bool   // a look at the transitions of others is due soon
+	parts   parts
 
 	published *prometheus.CounterVec // by event
 	failures  prometheus.Counter

@@ -40,7 +40,7 @@ func (a *Alerts) publishOne(ctx context.Context, alert *durable.Alert) error {
 		return errors.New("alerts: the channel " + ident.AlertsChannel + " does not exist")
 	}
 	stored, err := a.hand(ctx, alert, &durable.Message{ChannelNo: ch.No, Key: key(alert),
-		Addressed: receivers(ch, alert)})
+		Priority: a.parts.priority(alert, time.Now()), Addressed: receivers(ch, alert)})
 	if stored {
 		a.published.WithLabelValues(alert.Event.String()).Inc()
 		a.o.Log.Info("alert", "event", alert.Event.String(), "channel", alert.ChannelID, "consumer", alert.ConsumerID,
