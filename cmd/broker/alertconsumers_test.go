@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -36,17 +37,22 @@ func (p *process) raise(t *testing.T, n int) *stage {
 }
 
 // alerted counts the alerts about the channel of a stage.
-func (s *stage) alerted() (n int) {
+func (s *stage) alerted() int {
 	s.t.Helper()
+	found := map[string]bool{}
 	next := "/channel/~alerts/messages?size=100&contains=" + s.channel
 	for next != "" {
 		r := s.do("GET", next, "")
 		require.Equal(s.t, 200, r.status, r.body)
-		n += strings.Count(r.body, `"/channel/~alerts/message/alert-`)
-		next, _ = r.json(s.t)["Pages"].(map[string]any)["Next"].(string)
+		for _, link := range alertLink.FindAllString(r.body, -1) {
+			found[link] = true
+		}
+		next, _ = r.json(s.t)["Pages"].(map[string]any)["next"].(string)
 	}
-	return n
+	return len(found)
 }
+
+var alertLink = regexp.MustCompile(`/channel/~alerts/message/alert-[^"]*`)
 
 // exhaust makes the retries of a consumer due until it has so many dead letters.
 func (s *stage) exhaust(consumer string, n int) []apitype.Job {
