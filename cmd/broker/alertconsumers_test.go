@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -243,25 +244,32 @@ func (m *mailServer) away(is bool) {
 	}
 }
 
-// That alerts cannot be handed on is an alert, which makes no further ones.
+// That alerts cannot be handed on is an alert, which makes no further ones: neither about the webhook nor about a
+// consumer whose dead letters are immediate.
 func TestDeadLettersOfAlertsAreNoAlertsWithoutEnd(t *testing.T) {
 	parallel(t)
-	hook, ops := newSink(t, func(int, received) int { return 500 }), newSink(t, func(int, received) int { return 500 })
-	p := embeddedWorld(t).with(quick...).start("BROKER_ALERT_WEBHOOK_URL="+hook.URL, "BROKER_ALERT_DLQ_GROWTH=1",
+	failing := newSink(t, func(int, received) int { return 500 })
+	p := embeddedWorld(t).with(quick...).start("BROKER_ALERT_WEBHOOK_URL="+failing.URL, "BROKER_ALERT_DLQ_GROWTH=1",
 		"BROKER_ALERT_DLQ_WINDOW=2s", "BROKER_MAX_RETRIES=0")
 	s := p.ofAlerts(t)
+	grown := func(consumer string) int {
+		r := p.do("GET", "/channel/~alerts/messages?size=100&contains="+url.QueryEscape(`"ConsumerID":"`+consumer+`"`), "")
+		require.Equal(t, 200, r.status, r.body)
+		return strings.Count(r.body, `"/channel/~alerts/message/alert-growing`)
+	}
+	stays := func(consumer string, dead int) {
+		t.Helper()
+		eventually(t, "the growth and its end", func() bool { return grown(consumer) == 2 })
+		time.Sleep(5 * time.Second) // windows in which the next one would come
+		require.Equal(t, 2, grown(consumer))
+		require.Len(t, s.dead(consumer, 100), dead)
+	}
 	p.raise(t, 20)
 	s.exhaust("~webhook", 20)
-	require.Equal(t, 201, p.put(s.path("/consumer/ops"), "token", "t", "callbackUrl", ops.URL).status)
-	own := func() (n int) {
-		return strings.Count(p.do("GET", "/channel/~alerts/messages?size=100&contains=~webhook", "").body,
-			`"/channel/~alerts/message/alert-growing`)
-	}
-	eventually(t, "the growth and its end", func() bool { return own() == 2 })
-	require.Len(t, s.dead("~webhook", 100), 20)
-	time.Sleep(6 * time.Second) // windows in which the next one would come
-	require.Equal(t, 2, own())
-	require.Len(t, s.dead("~webhook", 100), 20)
+	stays("~webhook", 20)
+	p.attach("ops", failing)
+	p.raise(t, 20)
+	stays("ops", 20)
 }
 
 // What an older release had not handed on yet goes to the consumers that are in its place, once, and to no other one.
