@@ -19,6 +19,8 @@ var (
 	errNoConsumer   = problem.New(fasthttp.StatusNotFound, "consumer_not_found", "The channel has no such consumer.")
 	errHasConsumers = problem.New(fasthttp.StatusConflict, "channel_has_consumers",
 		"The channel has consumers: delete them first.")
+	errBySetting = problem.New(fasthttp.StatusBadRequest, "reserved_name", "Consumers whose names begin with ~ belong to "+
+		"the broker: a setting decides whether there is one. The first start without the setting deletes it.")
 	errNotDead = problem.New(fasthttp.StatusConflict, "job_not_dead", "The job is no dead letter, so it is not deleted.")
 )
 
@@ -81,6 +83,9 @@ func (a *API) deleteChannel(ctx context.Context, rc *fasthttp.RequestCtx) error 
 
 func (a *API) deleteConsumer(ctx context.Context, rc *fasthttp.RequestCtx) error {
 	put, channelID := durable.Put{ID: param(rc, "consumer")}, param(rc, "channel")
+	if ident.Reserved(put.ID) {
+		return errBySetting
+	}
 	err := a.preconditions(ctx, rc, &put, func() (*revision, error) {
 		_, k, err := a.known(channelID, put.ID)
 		if err != nil {

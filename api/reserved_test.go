@@ -26,6 +26,7 @@ func TestReservedNames(t *testing.T) {
 	w.do("DELETE", "/channel/~alerts", "").problem(400, "reserved_name")
 	w.do("DELETE", "/producer/~penstock", "").problem(400, "reserved_name")
 	w.do("POST", "/channel/~alerts/resume", "").problem(400, "reserved_name")
+	w.do("DELETE", "/channel/~alerts/consumer/~webhook", "").problem(400, "reserved_name")
 	require.Equal(t, before.Body, w.get("/channel/~alerts").is(200).Body)
 	require.Contains(t, w.get("/channels").is(200).Body, `"/channel/~alerts"`)
 	w.get("/channel/~mine").problem(404, "channel_not_found")

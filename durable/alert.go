@@ -46,7 +46,8 @@ func (e Event) String() string {
 // A Sink is a place that alerts go to.
 type Sink uint8
 
-// The sinks. Every alert goes to the channel first, which hands it on to the others.
+// The sinks, whose numbers are stored. Every alert goes to the channel. Rows of the other two are of releases that
+// handed alerts on themselves.
 const (
 	AlertChannel Sink = iota
 	AlertMail
@@ -99,14 +100,6 @@ WHERE sink = ?
 DELETE FROM alerts
 WHERE sink > 0
   AND at_ms < ?`
-
-	countAlerts = `
-SELECT
-    COUNT(*),
-    COALESCE(SUM(CASE WHEN channel_id = ? THEN 1 ELSE 0 END), 0),
-    COALESCE(SUM(CASE WHEN consumer_no = ? THEN 1 ELSE 0 END), 0)
-FROM alerts
-WHERE sink = ?`
 )
 
 func (a *Alert) columns() columns {
@@ -204,8 +197,7 @@ func (s *Store) DueAlerts(ctx context.Context, sink Sink, nowMs int64, limit int
 	return due, nextMs, err
 }
 
-// ClaimAlert gives one caller the right to hand an alert to its sink until untilMs, and counts
-// the try.
+// ClaimAlert gives one caller the right to hand on an alert until untilMs, and counts the try.
 func (s *Store) ClaimAlert(ctx context.Context, a Alert, untilMs int64) (claimed bool, err error) {
 	err = repeat(ctx, "claim an alert", func(ctx context.Context) error {
 		res, err := s.db.ExecContext(ctx, claimAlert, untilMs, a.Sink, a.AtMs, a.ConsumerNo, a.Event, a.Tries)
@@ -219,43 +211,14 @@ func (s *Store) ClaimAlert(ctx context.Context, a Alert, untilMs int64) (claimed
 	return claimed, err
 }
 
-// FinishAlert ends the way of an alert to its sink, and begins that to other sinks, each of
-// which holds at most most alerts. Channels share that: one holds at most as many as are free. So do
-// the consumers of a channel with what the channel may still hold: one consumer alone reaches a third.
-// FinishAlert returns the sinks that were full. A second call changes nothing.
-func (s *Store) FinishAlert(ctx context.Context, a Alert, onto []Sink, most int) (full []Sink, err error) {
-	err = s.run(ctx, transaction{name: "finish an alert", harmless: true}, func(ctx context.Context, tx *sql.Tx) error {
-		full = nil
-		res, err := tx.ExecContext(ctx, deleteAlert, a.Sink, a.AtMs, a.ConsumerNo, a.Event)
-		if err != nil {
-			return err
-		}
-		if n, err := res.RowsAffected(); err != nil || n == 0 {
-			return err
-		}
-		for _, sink := range onto {
-			var all, channel, consumer int
-			if err := tx.QueryRowContext(ctx, countAlerts, []byte(a.ChannelID), a.ConsumerNo, sink).Scan(&all, &channel,
-				&consumer); err != nil {
-				return err
-			}
-			if consumer >= most-all-channel {
-				full = append(full, sink)
-				continue
-			}
-			next := a
-			next.Sink = sink
-			if err := exec(ctx, tx, s.dialect.sql(insertAlert), next.made().fields()...); err != nil {
-				return err
-			}
-		}
-		return nil
+// FinishAlert ends the way of an alert to its sink. A second call changes nothing.
+func (s *Store) FinishAlert(ctx context.Context, a Alert) error {
+	return repeat(ctx, "finish an alert", func(ctx context.Context) error {
+		return exec(ctx, s.db, deleteAlert, a.Sink, a.AtMs, a.ConsumerNo, a.Event)
 	})
-	return full, err
 }
 
-// ForgetAlerts removes alerts from before a time that have reached the channel and no other
-// sink: no broker serves that sink any more.
+// ForgetAlerts removes alerts from before a time that an older release stored for a mail server or webhook.
 func (s *Store) ForgetAlerts(ctx context.Context, beforeMs int64) error {
 	return repeat(ctx, "forget alerts", func(ctx context.Context) error {
 		return exec(ctx, s.db, deleteOldAlerts, beforeMs)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/penstock-broker/penstock/durable"
 	"github.com/penstock-broker/penstock/internal/feature/alerts"
-	"github.com/penstock-broker/penstock/internal/feature/mail"
 	"github.com/penstock-broker/penstock/internal/feature/why"
 	"github.com/penstock-broker/penstock/internal/model/consumerstate"
 	"github.com/penstock-broker/penstock/internal/model/ident"
@@ -50,21 +49,18 @@ func (b *broker) makeSystemChannels(ctx context.Context) error {
 	return nil
 }
 
+// followAlertSettings gives ~alerts the consumers that the settings ask for. The settings are checked.
+func (b *broker) followAlertSettings(ctx context.Context) error {
+	return alerts.Follow(ctx, b.store, policy.NewBook(b.cfg.policy()), alerts.Wanted{Webhook: b.cfg.AlertWebhookURL != "",
+		Secret: b.cfg.AlertWebhookSecret, Mail: b.cfg.AlertSMTPURL != "" && len(b.cfg.AlertTo) > 0}, b.log)
+}
+
 // newAlerts makes the part of this broker in alerting. The settings are checked.
 func (b *broker) newAlerts(states *consumerstate.Keeper, explainer *why.Explainer,
 	registry *prometheus.Registry) *alerts.Alerts {
 	o := alerts.Options{
 		Store: b.store, Catalogue: b.catalogue, NowMs: b.node.NowMs, Publish: b.forwardOwn, Link: states.AlertLink,
 		Metrics: registry, Log: b.log,
-	}
-	if server := b.cfg.mailServer(); server != nil && len(b.cfg.AlertTo) > 0 {
-		to, _ := mail.Receivers(b.cfg.AlertTo) // checked
-		o.Mail = &alerts.Mail{Server: server, To: to}
-	}
-	if b.cfg.AlertWebhookURL != "" {
-		secret, _ := policy.ParseSecret(b.cfg.AlertWebhookSecret) // checked
-		o.Webhook = &alerts.Webhook{URL: b.cfg.AlertWebhookURL, Secret: secret, Client: b.client.Web(egress.Configured),
-			Agent: b.cfg.UserAgent}
 	}
 	if b.cfg.AlertDLQGrowth > 0 {
 		o.Growth = &alerts.Growth{Jobs: b.cfg.AlertDLQGrowth, Window: b.cfg.AlertDLQWindow, Owns: b.node.Owns}

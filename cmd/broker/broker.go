@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -249,7 +250,7 @@ func (b *broker) prepareStore(ctx context.Context) (err error) {
 		return startFailure(err)
 	}
 	b.portray = audit.Portray(b.prints)
-	if err := b.makeSystemChannels(ctx); err != nil {
+	if err := cmp.Or(b.makeSystemChannels(ctx), b.followAlertSettings(ctx)); err != nil {
 		return fmt.Errorf("%w: %w", errStore, err)
 	}
 	if b.cfg.MySQLDSN == "" {

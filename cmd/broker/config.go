@@ -111,9 +111,9 @@ type config struct {
 
 	AlertSMTPURL       string        `env:"BROKER_ALERT_SMTP_URL" secret:"true" doc:"Mail server of mailto: callbacks and of alerts: smtp://user:password@host:port?tls=starttls; tls is starttls, implicit or none. Empty: no mails."`
 	AlertFrom          string        `env:"BROKER_ALERT_FROM" doc:"Sender of the mails, a mail address."`
-	AlertTo            []string      `env:"BROKER_ALERT_TO" doc:"Receivers of mails about alerts, at most 50 mail addresses. Empty: alerts are not mailed."`
+	AlertTo            []string      `env:"BROKER_ALERT_TO" doc:"Receivers of mails about alerts, at most 50 mail addresses: the consumer ~mail of the channel ~alerts. Empty: alerts are not mailed, and a start deletes the consumer."`
 	MailDomains        []string      `env:"BROKER_MAIL_DOMAINS" doc:"Domains that the addresses of mailto: callbacks may have, each with those below it. Empty: any."`
-	AlertWebhookURL    string        `env:"BROKER_ALERT_WEBHOOK_URL" secret:"true" doc:"URL that gets a POST with the JSON of each alert. Redirects are failures. Empty: no webhook."`
+	AlertWebhookURL    string        `env:"BROKER_ALERT_WEBHOOK_URL" secret:"true" doc:"URL that gets a POST with the JSON of each alert, as the consumer ~webhook of the channel ~alerts. Redirects are failures. Empty: no webhook, and a start deletes the consumer."`
 	AlertWebhookSecret string        `env:"BROKER_ALERT_WEBHOOK_SECRET" secret:"true" doc:"Signs the requests to the alert webhook as Standard Webhooks: whsec_ and base64 of 24 to 64 bytes. Empty: not signed."`
 	AlertDLQGrowth     int           `env:"BROKER_ALERT_DLQ_GROWTH" envDefault:"100" doc:"Jobs of one consumer that become dead letters within the window below, from which there is an alert. 0: never."`
 	AlertDLQWindow     time.Duration `env:"BROKER_ALERT_DLQ_WINDOW" envDefault:"10m" doc:"Window of BROKER_ALERT_DLQ_GROWTH. After a window without a new dead letter the next growth is another alert."`

@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/penstock-broker/penstock/hotpath/push"
+	"github.com/penstock-broker/penstock/internal/feature/alerts"
 	"github.com/penstock-broker/penstock/internal/feature/mail"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/tool/egress"
@@ -55,5 +56,7 @@ func (c *config) newSenders(callbacks egress.Policy, client *egress.Client, of *
 	mails := mail.New(mail.Options{Server: c.mailServer(), Missing: "BROKER_ALERT_SMTP_URL", Domains: domains,
 		Catalogue: of})
 	nats := natsSender(callbacks, client)
-	return push.NewSenders(push.Web(client, callbacks), mails.Row(), nats.row), mails, nats
+	to, _ := mail.Receivers(c.AlertTo)
+	return push.NewSenders(push.Web(client, callbacks), mails.Row(), nats.row, alerts.Posts(client, c.AlertWebhookURL),
+		alerts.Mails(mails, to)), mails, nats
 }

@@ -1136,13 +1136,6 @@ WHERE m.channel_no = ?
 
 SELECT
     COUNT(*),
-    COALESCE(SUM(CASE WHEN channel_id = ? THEN 1 ELSE 0 END), 0),
-    COALESCE(SUM(CASE WHEN consumer_no = ? THEN 1 ELSE 0 END), 0)
-FROM alerts
-WHERE sink = ?;
-
-SELECT
-    COUNT(*),
     COALESCE(SUM(d.message_id <= ?), 0)
     FROM dead_jobs d
     WHERE d.consumer_no = ?

@@ -126,7 +126,7 @@ func phaseOf(res egress.Result) durable.Phase {
 func describeFailure(res egress.Result) string {
 	if res.Err != nil || res.Words != "" {
 		text := res.Words
-		if res.Err != nil {
+		if text == "" {
 			text = egress.Say(res.Err)
 		}
 		if len(text) > 512 {

@@ -64,6 +64,9 @@ type Sender struct {
 	Target func(rule egress.Rule, rawURL, protocol string) (Target, error)
 	// Fits refuses a policy with which it cannot send, with a *policy.FieldError. nil: it can with each.
 	Fits func(p *policy.Policy) error
+	// Own says that the broker alone chooses callback URLs of these schemes. For clients they are schemes that
+	// no sender has, so Check and Fits are not called.
+	Own bool
 }
 
 // Absent is the row of schemes that another build of the program has a sender for. It refuses their URLs,
@@ -87,7 +90,7 @@ func NewSenders(rows ...Sender) *Senders {
 	for i := range rows {
 		for _, scheme := range rows[i].Schemes {
 			s.of[scheme] = &rows[i]
-			if rows[i].Kind != 0 { // else it is absent
+			if rows[i].Kind != 0 && !rows[i].Own { // else it is absent, or not for clients
 				s.schemes = append(s.schemes, scheme)
 			}
 		}
@@ -96,13 +99,26 @@ func NewSenders(rows ...Sender) *Senders {
 	return s
 }
 
-// sender returns the sender of a callback URL; the error is a *problem.Problem.
+// sender returns the sender of a callback URL that a client chose; the error is a *problem.Problem.
 func (s *Senders) sender(rawURL string) (*Sender, error) {
+	found, err := s.any(rawURL)
+	if err == nil && found.Own {
+		return nil, s.unknown()
+	}
+	return found, err
+}
+
+// any is sender for a callback URL that the broker may have chosen.
+func (s *Senders) any(rawURL string) (*Sender, error) {
 	scheme, _, _ := strings.Cut(rawURL, ":")
 	if found := s.of[strings.ToLower(scheme)]; found != nil {
 		return found, nil
 	}
-	return nil, problem.New(400, "invalid_callback", "The callbackUrl must be a URL with one of the schemes that this "+
+	return nil, s.unknown()
+}
+
+func (s *Senders) unknown() error {
+	return problem.New(400, "invalid_callback", "The callbackUrl must be a URL with one of the schemes that this "+
 		"broker has a sender for: "+strings.Join(s.schemes, ", ")+".")
 }
 
@@ -133,7 +149,7 @@ func (s *Senders) Fits(rawURL string, p *policy.Policy) error {
 
 // Target is the method of Deliverer.
 func (s *Senders) Target(rule egress.Rule, rawURL, protocol string) (Target, error) {
-	found, err := s.sender(rawURL)
+	found, err := s.any(rawURL)
 	if err != nil {
 		return nil, err
 	}

@@ -119,6 +119,23 @@ func TestTheSchemeOfACallbackChoosesItsSender(t *testing.T) {
 	require.Nil(t, target)
 }
 
+// A scheme of the broker itself is unknown to clients: it is refused in the words of one that no sender has.
+func TestASchemeOfTheBrokerIsUnknownToClients(t *testing.T) {
+	card := &postcard{}
+	s := NewSenders(Sender{Schemes: []string{"card"}, Kind: policy.ByMail, Check: func(string) error { return nil }},
+		Sender{Schemes: []string{"own"}, Kind: policy.ByMail, Own: true,
+			Target: func(egress.Rule, string, string) (Target, error) { return card, nil }})
+	target, err := s.Target(egress.ToConsumers, "own:SETTING", "")
+	require.NoError(t, err)
+	require.Same(t, card, target)
+	for _, url := range []string{"own:SETTING", "OWN:SETTING"} {
+		require.Equal(t, s.Check("other:x"), s.Check(url))
+		require.Zero(t, s.Kind(url))
+		require.NoError(t, s.Fits(url, &policy.Policy{}))
+	}
+	require.NotContains(t, s.Check("own:x").Error(), "own")
+}
+
 func TestASenderGetsTheMessageWithItsConsumerAndPolicy(t *testing.T) {
 	card := &postcard{res: egress.Result{Status: 250}}
 	v, p := direct(card)
@@ -182,4 +199,5 @@ func TestTheReplyOfASenderDecides(t *testing.T) {
 		require.Equal(t, tc.strains, got.Strains, "%+v", tc.res)
 	}
 	require.Equal(t, "the server said: no", describeFailure(egress.Result{Status: 550, Words: "the server said: no"}))
+	require.Equal(t, "said", describeFailure(egress.Result{Err: egress.ErrTimeout, Words: "said"}))
 }

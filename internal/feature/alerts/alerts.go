@@ -1,16 +1,15 @@
 // Package alerts tells people what became of consumers: an alert is a message on the system
-// channel ~alerts, and where that is configured also a mail and a request to a webhook.
+// channel ~alerts. Where that is configured, the channel has consumers of the broker itself, which
+// hand the alerts on to a mail server and a webhook, see consumers.go.
 //
 // The store keeps an alert from the moment of what happened: the row of a transition is written
 // in the transaction of the transition. The broker that made the transition publishes the alert
 // at once. The others learn of the transition by the catalogue and look a moment later whether
-// the row is still there. Publishing ends the row, and begins one row for each further sink. A
-// row belongs to the broker that claimed it, until the time of the claim ends, so of several
-// brokers one hands the alert to the sink, and after a crash another one does.
+// the row is still there. Publishing ends the row. A row belongs to the broker that claimed it,
+// until the time of the claim ends, so of several brokers one publishes the alert, and after a
+// crash another one does.
 //
 // The message on the channel is exactly one: its message ID is made of event, consumer and time.
-// A broker that dies between the delivery to a mail server or webhook and the end of the row
-// leaves a repetition there, with the same Message-ID or webhook-id.
 //
 // Some alerts are about a state that lasts: dead letters that grow, late and unpolled consumers, silent
 // channels. Such an alarm is a row of the store from its alert to that of its end (durable/alarm.go). One
@@ -40,10 +39,8 @@ type Store interface {
 	DueAlerts(ctx context.Context, sink durable.Sink, nowMs int64, limit int) (due []durable.Alert,
 		nextMs int64, err error)
 	ClaimAlert(ctx context.Context, a durable.Alert, untilMs int64) (bool, error)
-	FinishAlert(ctx context.Context, a durable.Alert, onto []durable.Sink, most int) (full []durable.Sink, err error)
+	FinishAlert(ctx context.Context, a durable.Alert) error
 	ForgetAlerts(ctx context.Context, beforeMs int64) error
-	Setting(ctx context.Context, name string) (int64, error)
-	SwapSetting(ctx context.Context, name string, old, value int64) (bool, error)
 	NextDeadConsumer(ctx context.Context, after uint32) (uint32, error)
 	DeadSince(ctx context.Context, consumerNo uint32, sinceMs int64, limit int) (int, error)
 	NewestDead(ctx context.Context, consumerNo uint32) (durable.DeadJob, error)
@@ -65,8 +62,6 @@ type Options struct {
 	Publish func(ctx context.Context, m *durable.Message) error
 	// Link returns the link that revives a consumer which is dead or gone; "": alerts have none.
 	Link    func(ctx context.Context, a *durable.Alert) (string, error)
-	Mail    Mailer  // nil: no mails
-	Webhook Poster  // nil: no webhook
 	Growth  *Growth // nil: growth of dead letters is not looked for
 	Alarms  *Alarms // nil: neither late nor unpolled consumers nor silent channels are looked for
 	Metrics prometheus.Registerer
@@ -80,64 +75,38 @@ const (
 	grace = 2 * time.Second
 	// page is the number of alerts that one round handles.
 	page = 100
-	// held is the number of alerts that wait for a mail server or webhook; more are only on the
-	// channel.
-	held = 1000
-	// oldest is the age at which an alert that no broker hands to its sink is dropped.
+	// oldest is the age at which an alert of an older release, for a mail or webhook that is no longer
+	// configured, is dropped.
 	oldest = 24 * time.Hour
-	// firstRetry and lastRetry bound the waits between tries, which double. firstRetry is longer
-	// than a try takes.
-	firstRetry, lastRetry = time.Minute, time.Hour
-	// maxTries is the number of tries of a mail or webhook: six hours.
-	maxTries = 12
 )
 
 // Alerts is the part of one broker in alerting. It is safe for concurrent use.
 type Alerts struct {
 	o       Options
-	onto    []durable.Sink // after the channel
-	publish chan struct{}  // capacity 1: there may be alerts for the channel
-	sinks   chan struct{}  // closed and replaced: there may be alerts for the other sinks
-	mu      sync.Mutex     // guards sinks
-	retry   time.Duration  // firstRetry
-	learned atomic.Bool    // a look at the transitions of others is due soon
-
-	forgotten time.Time // when the publish loop forgets alerts again; only that loop uses it
+	publish chan struct{} // capacity 1: there may be alerts for the channel
+	learned atomic.Bool   // a look at the transitions of others is due soon
+	parts   parts
 
 	published *prometheus.CounterVec // by event
-	sent      *prometheus.CounterVec // by sink
-	failures  *prometheus.CounterVec // by sink
-	dropped   *prometheus.CounterVec // by sink
+	failures  prometheus.Counter
 }
 
 // New returns the alerts of a broker. Nothing runs before Run.
 func New(o Options) *Alerts {
-	a := &Alerts{o: o, publish: make(chan struct{}, 1), sinks: make(chan struct{}), retry: firstRetry}
-	if o.Mail != nil {
-		a.onto = append(a.onto, durable.AlertMail)
+	a := &Alerts{o: o, publish: make(chan struct{}, 1),
+		published: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_alerts_total",
+			Help: "Alerts that this broker published on the channel ~alerts, by event."}, []string{"event"}),
+		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: "penstock_alert_failures_total",
+			Help: "Failed tries to publish an alert on the channel ~alerts."})}
+	if o.Metrics != nil {
+		o.Metrics.MustRegister(a.published, a.failures)
 	}
-	if o.Webhook != nil {
-		a.onto = append(a.onto, durable.AlertWebhook)
-	}
-	counter := func(name, help, label string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "penstock_" + name, Help: help}, []string{label})
-		if o.Metrics != nil {
-			o.Metrics.MustRegister(c)
-		}
-		return c
-	}
-	a.published = counter("alerts_total", "Alerts that this broker published on the channel ~alerts, by event.", "event")
-	a.sent = counter("alerts_sent_total", "Alerts that a mail server or the alert webhook took from this broker, by sink.",
-		"sink")
-	a.failures = counter("alert_failures_total", "Failed tries to hand alerts to a sink, by sink.", "sink")
-	a.dropped = counter("alerts_dropped_total", "Alerts that a sink will not get, because it failed too often or too "+
-		"many waited, by sink.", "sink")
 	o.Catalogue.Watch(a.learn)
 	return a
 }
 
 // Run works until ctx ends. looks says whether this broker looks for states that are alerted, besides
-// handing alerts on.
+// publishing alerts.
 func (a *Alerts) Run(ctx context.Context, looks bool) {
 	var wg sync.WaitGroup
 	start := func(name string, wake func() <-chan struct{}, round func(context.Context) (time.Duration, error)) {
@@ -146,12 +115,7 @@ func (a *Alerts) Run(ctx context.Context, looks bool) {
 		})
 	}
 	start("alerts", func() <-chan struct{} { return a.publish }, a.publishRound)
-	if a.o.Mail != nil {
-		start("alert mails", a.handedOn, a.mailRound)
-	}
-	if a.o.Webhook != nil {
-		start("alert webhook", a.handedOn, a.webhookRound)
-	}
+	start("alerts of an older release", func() <-chan struct{} { return nil }, a.carryRound)
 	if looks && a.o.Alarms != nil {
 		w := newWatch(a, *a.o.Alarms)
 		start("watch of late consumers and silent channels", w.sampled, w.round)
@@ -208,31 +172,7 @@ func (a *Alerts) learn(k *durable.Consumer) {
 	}
 }
 
-// handedOn returns a channel that is closed when alerts go on to the sinks after the channel.
-func (a *Alerts) handedOn() <-chan struct{} {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.sinks
-}
-
-func (a *Alerts) handOn() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	close(a.sinks)
-	a.sinks = make(chan struct{})
-}
-
-// until is the time at which the claim of the next try ends: if the try fails, the alert is due
-// again then.
-func (a *Alerts) until(tries int) int64 {
-	wait := a.retry
-	for range min(tries, maxTries) {
-		wait = min(2*wait, lastRetry)
-	}
-	return a.o.NowMs() + wait.Milliseconds()
-}
-
-// again is the pause until an alert of a sink is due.
+// again is the pause until an alert is due.
 func (a *Alerts) again(nextMs int64) time.Duration {
 	if nextMs == 0 {
 		return poll

@@ -10,15 +10,9 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/internal/tool/egress"
 )
-
-func TestTheTextOfAMailKeepsAReasonOnItsLine(t *testing.T) {
-	require.Contains(t, text([]apitype.Alert{{Event: "consumer.dead", ChannelID: "c", ConsumerID: "k",
-		Reason: "one\r\n.\r\ntwo \u20ac", ReviveURL: "https://b/x"}}), "Reason:   one . two \u20ac\nRevive:   https://b/x")
-}
 
 func TestTheWebhookIsSignedAndFollowsNothing(t *testing.T) {
 	const secret = policy.Secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")

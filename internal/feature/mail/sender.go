@@ -61,6 +61,21 @@ func (s *Sender) Row() push.Sender {
 		}}
 }
 
+// Own is the row of a scheme of the broker itself, whose mails go to the addresses of a setting, whatever their
+// domains are; none: the setting is missing.
+func (s *Sender) Own(scheme, setting string, to []string) push.Sender {
+	return push.Sender{Schemes: []string{scheme}, Kind: policy.ByMail, Own: true,
+		Target: func(_ egress.Rule, rawURL, _ string) (push.Target, error) {
+			switch {
+			case s.o.Server == nil:
+				return nil, errors.New("this broker has no " + s.o.Missing)
+			case len(to) == 0:
+				return nil, errors.New("this broker has no " + setting)
+			}
+			return &target{s, to, rawURL}, nil
+		}}
+}
+
 func (s *Sender) check(rawURL string) error {
 	_, err := s.receivers(rawURL)
 	return err

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-broker/penstock/hotpath/push"
 	"github.com/penstock-broker/penstock/internal/model/apitype"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
+	"github.com/penstock-broker/penstock/internal/model/ident"
 	"github.com/penstock-broker/penstock/internal/model/policy"
 	"github.com/penstock-broker/penstock/redisq"
 )
@@ -84,7 +85,7 @@ func (v *view) held(l *list, jobs int) bool {
 		r.Detail, r.Action = "The consumer is paused: its jobs wait.", "POST "+v.path+"/resume"
 	case Gone:
 		r.Detail = "The consumer answered 410: its jobs wait until a person says that it is back."
-		r.Action = "POST " + v.path + "/resume, or PUT " + v.path + " with another callbackUrl and then resume"
+		r.Action = "POST " + v.path + "/resume, or " + v.put(otherURL) + " and then resume"
 	case Tombstoned:
 		r.Detail = fmt.Sprintf("More failures than tombstoneAfter=%d within tombstoneWindow=%s.", v.p.TombstoneAfter,
 			v.p.TombstoneWindow)
@@ -183,7 +184,7 @@ func (v *view) limits(l *list, c *counts) bool {
 	case v.queue.Limited == redisq.ConcurrencyLimit:
 		r.Code, r.By = string(ConcurrencyFull), fmt.Sprintf("concurrency=%d", v.p.Concurrency)
 		r.Detail = fmt.Sprintf("%s in flight, as many as the policy allows.", jobsAre(v.queue.Leased))
-		r.Action = "PUT " + v.path + " with a higher concurrency, or none"
+		r.Action = v.put("a higher concurrency, or none")
 	case v.paceMode != durable.PaceNormal:
 		return true // adaptive has said so
 	default:
@@ -193,7 +194,7 @@ func (v *view) limits(l *list, c *counts) bool {
 		}
 		r.Code = string(RateLimited)
 		r.Detail = "The rate of the consumer allows no more attempts at present."
-		r.Action = "PUT " + v.path + " with a higher rateLimit, or none"
+		r.Action = v.put("a higher rateLimit, or none")
 		if v.queue.Wait > 0 {
 			r.Until = timeAt(v.now.Add(v.queue.Wait))
 		}
@@ -226,7 +227,7 @@ func (v *view) endpoint(l *list, c *counts, limited bool) {
 	more := "raise BROKER_CONSUMER_CONCURRENCY"
 	if v.queue.Limited == redisq.ConcurrencyLimit {
 		full, slots = v.now.Sub(since) >= slowAfter, v.p.Concurrency
-		more = "PUT " + v.path + " with a higher concurrency"
+		more = v.put("a higher concurrency")
 	}
 	switch {
 	case full:
@@ -258,6 +259,20 @@ func (v *view) saturated(load *push.Load, c *counts) apitype.WhyReason {
 	return r
 }
 
+// otherURL is what a PUT gives a consumer that is elsewhere now.
+const otherURL = "another callbackUrl"
+
+// put is the advice to change fields of the consumer. Nobody changes those of one that belongs to the broker.
+func (v *view) put(with string) string {
+	switch {
+	case !ident.Reserved(v.k.ID):
+		return "PUT " + v.path + " with " + with
+	case with == otherURL:
+		return "change the setting that its callbackUrl names, start the brokers again"
+	}
+	return "wait: the broker decides over this consumer"
+}
+
 // failing adds that the last attempt failed.
 func (v *view) failing(l *list, c *counts) {
 	f := v.has.Fact
@@ -270,7 +285,7 @@ func (v *view) failing(l *list, c *counts) {
 	}
 	r := apitype.WhyReason{Code: string(EndpointFailing), Since: msAt(cmp.Or(since, f.AttemptMs)), Jobs: c.backoff + c.due,
 		Detail: strings.TrimSpace(v.lastError()),
-		Action: "make the endpoint answer 2xx, or PUT " + v.path + " with another callbackUrl"}
+		Action: "make the endpoint answer 2xx, or " + v.put(otherURL)}
 	if r.Jobs > 0 {
 		l.add(r)
 	}

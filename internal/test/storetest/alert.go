@@ -99,59 +99,12 @@ var alertTests = map[string]func(*testing.T, *fixture){
 		again := f.due(t, durable.AlertChannel, 5000)
 		require.Equal(t, 1, again[0].Tries)
 
-		both := []durable.Sink{durable.AlertMail, durable.AlertWebhook}
-		full, err := f.FinishAlert(f.ctx, again[0], both, 1)
-		require.NoError(t, err)
-		require.Empty(t, full)
-		full, err = f.FinishAlert(f.ctx, again[0], both, 1)
-		require.NoError(t, err)
-		require.Empty(t, full, "it is over: nothing changes")
-		require.Empty(t, f.due(t, durable.AlertChannel, forever))
-		for _, sink := range both {
-			want := slow
-			want.Sink, want.ChannelID, want.ConsumerID = sink, "c", "k0"
-			require.Equal(t, []durable.Alert{want}, f.due(t, sink, 0))
+		require.NoError(t, f.ForgetAlerts(f.ctx, forever))
+		require.Len(t, f.due(t, durable.AlertChannel, 5000), 1, "it is for the channel")
+		for range 2 {
+			require.NoError(t, f.FinishAlert(f.ctx, again[0]))
+			require.Empty(t, f.due(t, durable.AlertChannel, forever))
 		}
-		slow.AtMs = 78
-		require.NoError(t, f.RaiseAlert(f.ctx, slow))
-		full, err = f.FinishAlert(f.ctx, f.due(t, durable.AlertChannel, 0)[0], both, 1)
-		require.NoError(t, err)
-		require.Equal(t, both, full)
-		require.NoError(t, f.ForgetAlerts(f.ctx, 77))
-		require.Len(t, f.due(t, durable.AlertMail, 0), 1)
-		require.NoError(t, f.ForgetAlerts(f.ctx, 78))
-		require.Empty(t, f.due(t, durable.AlertMail, 0))
-	},
-	"what a sink holds is shared by channels, and by the consumers of a channel": func(t *testing.T, f *fixture) {
-		const most = 60
-		_, loud := f.channel(t, "loud", 3)
-		_, quiet := f.channel(t, "quiet", 1)
-		at := int64(0)
-		raise := func(k durable.Consumer, n int) (held int) {
-			for range n {
-				at++
-				require.NoError(t, f.RaiseAlert(f.ctx, durable.Alert{Event: durable.ConsumerSlow, ConsumerNo: k.No, AtMs: at,
-					Reason: "why"}))
-				full, err := f.FinishAlert(f.ctx, f.due(t, durable.AlertChannel, forever)[0], []durable.Sink{durable.AlertMail},
-					most)
-				require.NoError(t, err)
-				if len(full) == 0 {
-					held++
-				}
-			}
-			return held
-		}
-		require.Equal(t, most/3, raise(loud[0], most))
-		require.Equal(t, 7, raise(loud[1], most), "the next consumer has room: a third of what was left to the channel")
-		require.Positive(t, raise(loud[2], most))
-		require.Less(t, len(f.due(t, durable.AlertMail, forever)), most/2+1)
-		require.Equal(t, 10, raise(quiet[0], 10), "another channel")
-		require.Zero(t, raise(loud[0], 1))
-		for _, a := range f.due(t, durable.AlertMail, forever) {
-			_, err := f.FinishAlert(f.ctx, a, nil, 0)
-			require.NoError(t, err)
-		}
-		require.Equal(t, 1, raise(loud[0], 1), "what the sink has got counts no longer")
 	},
 	"the growth of dead letters is counted": func(t *testing.T, f *fixture) {
 		ch, ks := f.channel(t, "c", 3)

@@ -50,7 +50,7 @@ type Result struct {
 	// connection, descriptor or port, or the client is closed. Not an attempt.
 	Local bool
 	// Reply is not ByStatus where the status is not one of HTTP. Words are then the answer, in place of
-	// "status N".
+	// "status N". With an error they are what is said of it.
 	Reply Reply
 	Words string
 	// Response is the answer of PostKeeping with a status of 2xx; nil: there is none.
