@@ -50,8 +50,10 @@ func TestRealServersFollowingUntilTheSwitchLosesAndRepeatsNothing(t *testing.T) 
 		require.Equal(t, durable.StatePaused, b.cat.Consumer("orders", "billing").State, "the old broker still delivers")
 
 		mailing := o.Consumer("orders", "mailing", 1)
-		second := o.Message(oldbroker.Message{ID: "second", Channel: "orders", Producer: "till"})
-		o.Job(second, mailing, queued, 0)
+		o.Together(func() {
+			second := o.Message(oldbroker.Message{ID: "second", Channel: "orders", Producer: "till"})
+			o.Job(second, mailing, queued, 0)
+		})
 		o.Message(oldbroker.Message{ID: "not-dispatched", Channel: "orders", Producer: "till", Status: acknowledged})
 		o.Set(open, delivered)
 		o.Set(failed, queued) // requeued there

@@ -40,6 +40,7 @@ type Broker struct {
 	t    testing.TB
 	DSN  string
 	db   *sql.DB
+	tx   *sql.Tx // of Together; nil: each statement is alone
 	next uint32
 }
 
@@ -66,8 +67,24 @@ func At(t testing.TB, dsn string) *Broker {
 // Exec runs a statement.
 func (o *Broker) Exec(query string, args ...any) {
 	o.t.Helper()
-	_, err := o.db.ExecContext(context.Background(), query, args...)
+	exec := o.db.ExecContext
+	if o.tx != nil {
+		exec = o.tx.ExecContext
+	}
+	_, err := exec(context.Background(), query, args...)
 	require.NoError(o.t, err)
+}
+
+// Together makes the rows of f visible at once, as the older implementation does with the jobs of a message and its
+// status.
+func (o *Broker) Together(f func()) {
+	o.t.Helper()
+	tx, err := o.db.BeginTx(context.Background(), nil)
+	require.NoError(o.t, err)
+	o.tx = tx
+	f()
+	o.tx = nil
+	require.NoError(o.t, tx.Commit())
 }
 
 // Xid returns an ID as the older implementation makes them, the next one of this second.
