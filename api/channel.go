@@ -83,7 +83,7 @@ func (a *API) otherStore(channelID string) error {
 		return stores.ErrFixed
 	}
 	return problem.New(fasthttp.StatusBadRequest, "invalid_store", "The field store names a store, and this broker has "+
-		"one only: BROKER_MYSQL_DSNS names others. Nothing was changed.")
+		"one only, without a name. Nothing was changed.")
 }
 
 func (a *API) putChannelHere(ctx context.Context, rc *fasthttp.RequestCtx, put durable.Put, f document) (err error) {

@@ -333,6 +333,6 @@ func (r *Router) unknown(name string) error {
 		names = append(names, m.name)
 	}
 	slices.Sort(names)
-	return problem.Newf(fasthttp.StatusBadRequest, "invalid_store", "There is no store %q; BROKER_MYSQL_DSNS names %s, "+
-		"and without a name it is that of BROKER_MYSQL_DSN. Nothing was changed.", name, strings.Join(names, ", "))
+	return problem.Newf(fasthttp.StatusBadRequest, "invalid_store", "There is no store %q; the names of stores are %s, "+
+		"and a channel without one is in the first store. Nothing was changed.", name, strings.Join(names, ", "))
 }
