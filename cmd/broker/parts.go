@@ -167,7 +167,7 @@ func (b *broker) newOthers() {
 
 // registerOthers registers what the first store knows of the others.
 func (b *broker) registerOthers() {
-	if b.others == nil {
+	if b.first != nil {
 		return
 	}
 	b.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_stores_away",

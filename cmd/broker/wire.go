@@ -117,7 +117,7 @@ func (b *broker) newPlaces() (connections int) {
 	}
 	b.waiters, b.bodies = intake.NewWaiters(), newBodies(b.cfg.maxBody())
 	b.answers = answer.NewBound(max(answerBytes, 4*int64(b.cfg.maxBody())))
-	connections = maxConnections(maxDescriptors(), b.cfg.PushConcurrency)
+	connections = maxConnections(maxDescriptors(), b.cfg.PushConcurrency*(1+len(b.cfg.stores)))
 	b.places, b.streams = api.NewPlaces(connections), newStreams(connections)
 	return connections
 }

@@ -41,13 +41,15 @@ func (r *Router) Run(ctx context.Context) {
 }
 
 // Follow makes the copies in the stores that can be reached, after a change of the first catalogue: what its answer
-// says holds in all of them. A store that is away gets them later.
+// says holds in all of them. A store that is away gets them later: only the change that finds it so waits for it.
 func (r *Router) Follow(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, followWithin)
 	defer cancel()
 	var wg sync.WaitGroup
 	for _, m := range r.members {
-		wg.Go(func() { _ = r.follow(ctx, m) })
+		if !m.failing.Load() {
+			wg.Go(func() { _ = r.follow(ctx, m) })
+		}
 	}
 	wg.Wait()
 }
