@@ -101,6 +101,15 @@ func Refuse(status int, code string, after int) func(*Exchange) {
 	}
 }
 
+// Later does it after a time.
+func Later(d time.Duration, do func(*Exchange)) func(*Exchange) {
+	return func(x *Exchange) {
+		if x.rest(d) {
+			do(x)
+		}
+	}
+}
+
 // Veil answers as management does that shows no tokens.
 func Veil(x *Exchange) {
 	x.w.Header().Set("Content-Type", "application/json")
