@@ -34,9 +34,9 @@ var senderFields = table[Sender]{
 	value("statusEvents", "`off`, `all`, or some of `delivered`, `failed`, `dead`, separated by commas: what the "+
 		"producer hears of the jobs of its messages, at `replyUrl`, else on the channel `~status`",
 		parseStatusEvents, func(p *Sender) *StatusEvents { return &p.StatusEvents }),
-	value("maxStoredBytes", "a size like `10GiB`: most bytes of payloads and metadata headers that the producer "+
-		"stores: its messages until retention removes them, its schedules, and the bodies of its bulks that are not over; "+
-		"`0`: no bound. By default `BROKER_PRODUCER_MAX_STORED`",
+	value("maxStoredBytes", "a size like `10GiB`: most bytes of payloads and metadata headers that the "+
+		"producer stores: its messages until retention removes them, its schedules, and the bodies of its bulks that are "+
+		"not over; `0`: no bound. By default `BROKER_PRODUCER_MAX_STORED`",
 		parseBytes, func(p *Sender) *Most { return &p.MaxStoredBytes }),
 	value("maxScheduled", "most scheduled messages of the producer that wait; `0`: no bound. By default "+
 		"`BROKER_PRODUCER_MAX_SCHEDULED`",
