@@ -177,12 +177,20 @@ var nextPort atomic.Int32
 
 const firstPort, ports = 5_000, 10_000
 
+// refusedPorts are those of the range to which a browser, and fetch of Node, send nothing:
+// https://fetch.spec.whatwg.org/#port-blocking
+var refusedPorts = []int{5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080}
+
 func init() { nextPort.Store(rand.Int32N(ports)) }
 
 func freeAddr(t testing.TB) string {
 	t.Helper()
 	for range 1000 {
-		addr := "127.0.0.1:" + strconv.Itoa(int(firstPort+nextPort.Add(1)%ports))
+		port := int(firstPort + nextPort.Add(1)%ports)
+		if slices.Contains(refusedPorts, port) {
+			continue
+		}
+		addr := "127.0.0.1:" + strconv.Itoa(port)
 		if l, err := net.Listen("tcp", addr); err == nil {
 			require.NoError(t, l.Close())
 			return addr
