@@ -20,9 +20,9 @@ import (
 // archiveBytes is how much of payloads and headers one statement reads.
 const archiveBytes = 4 << 20
 
-// archivePages is how many pages of messages a file is made of at most, so that a scan over messages that stay
-// goes on from there.
-const archivePages = 200
+// archiveScan is how many messages are looked at for a file at most, so that a scan over messages that stay goes on
+// from there.
+const archiveScan = 100_000
 
 // An ArchiveFile is a file of an archive that is being written.
 type ArchiveFile interface {
@@ -39,7 +39,14 @@ type ArchiveFile interface {
 // remove removes the messages of a page, or those of a file of the archive, that are over.
 func (p *purger) remove(ctx context.Context, ch *catalogue.Channel, job durable.Purge) (durable.Purged, error) {
 	if p.Archive == nil {
-		return p.purge(ctx, job)
+		start := time.Now()
+		job.Limit = p.page(ch)
+		page, err := p.purge(ctx, job)
+		if err != nil {
+			return page, err
+		}
+		p.note(ch, page, job.Through)
+		return page, p.rest(ctx, ch, time.Since(start))
 	}
 	file, err := p.write(ctx, ch, &job)
 	p.noteArchive(ctx, ch, file, err)
@@ -49,16 +56,15 @@ func (p *purger) remove(ctx context.Context, ch *catalogue.Channel, job durable.
 	total := durable.Purged{Last: job.After}
 	for job.After.Compare(job.Through) < 0 {
 		start := time.Now()
+		job.Limit = p.page(ch)
 		page, err := p.purge(ctx, job)
 		if err != nil {
 			return total, err
 		}
 		job.After = page.Last
 		total = durable.Purged{Last: page.Last, Removed: total.Removed + page.Removed, Kept: total.Kept + page.Kept}
-		if job.After.Compare(job.Through) < 0 {
-			if err := pause(ctx, time.Since(start)); err != nil {
-				return total, err
-			}
+		if err := p.rest(ctx, ch, time.Since(start)); err != nil {
+			return total, err
 		}
 	}
 	return total, nil
@@ -76,8 +82,9 @@ func (p *purger) write(ctx context.Context, ch *catalogue.Channel, job *durable.
 	job.Only = []ident.ID{}
 	look := *job
 	look.Only = nil
-	for n := 0; n < archivePages && look.After.Compare(job.Through) < 0 && (w.file == nil || !w.file.Full()); n++ {
+	for n := 0; n < archiveScan && look.After.Compare(job.Through) < 0 && (w.file == nil || !w.file.Full()); {
 		start := time.Now()
+		look.Limit = p.page(ch)
 		ids, page, err := p.over(ctx, look)
 		if err != nil {
 			return 0, err
@@ -89,8 +96,9 @@ func (p *purger) write(ctx context.Context, ch *catalogue.Channel, job *durable.
 		if w.file != nil && w.file.Full() && len(w.added) > 0 {
 			look.After = w.added[len(w.added)-1] // the others of the page are for the next file
 		}
-		behind := time.Duration(job.Through.Millis()-page.Last.Millis()) * time.Millisecond
-		if err := pause(ctx, p.rest(ch, time.Since(start), page, behind)); err != nil {
+		n += look.Limit
+		p.note(ch, page, job.Through)
+		if err := p.rest(ctx, ch, time.Since(start)); err != nil {
 			return 0, err
 		}
 	}

@@ -12,15 +12,6 @@ import (
 )
 
 const (
-	// purgePage is the number of messages, and purgeJobs the number of jobs, that one
-	// transaction examines at most.
-	purgePage = 500
-	purgeJobs = 20_000
-	// purgePause is the pause after a transaction, as a multiple of the transaction's
-	// time: retention takes a fifth of one connection's time. A purger that is behind by
-	// a purgeBehind-th of the retention pauses only as long as the transaction took, and
-	// takes half.
-	purgePause, purgeBehind = 4, 10
 	// purgeTimeout bounds a transaction, which may wait for the row lock of a broker that
 	// stands still, and whose own locks delay others meanwhile.
 	purgeTimeout = 10 * time.Second
@@ -46,6 +37,7 @@ type purger struct {
 	looked  map[uint32]*attemptScan // channels whose old attempts were looked for
 	history int                     // of the store, in which the positions are
 	refused map[uint32]bool         // channels of which the archive took nothing the last time
+	hurries map[uint32]bool         // channels in which the purger is behind
 	turn    time.Duration           // purgeTurn
 }
 
@@ -53,7 +45,7 @@ func newPurger(r *Reaper) *purger {
 	return &purger{Reaper: r, scanned: map[uint32]ident.ID{}, waits: map[uint32]bool{},
 		passed: map[uint32]ident.ID{}, emptied: map[uint32]bool{},
 		limited: map[uint32]*limited{}, unsaid: map[uint32]bool{}, looked: map[uint32]*attemptScan{},
-		history: r.history(), refused: map[uint32]bool{}, turn: purgeTurn}
+		history: r.history(), refused: map[uint32]bool{}, hurries: map[uint32]bool{}, turn: purgeTurn}
 }
 
 func (r *Reaper) retentionLoop(ctx context.Context) {
@@ -151,9 +143,7 @@ func (p *purger) channel(ctx context.Context, ch *catalogue.Channel, latest iden
 		return false, nil
 	}
 	job.After, job.Through = p.scanned[ch.No], minID(job.Through, latest)
-	job.Limit = min(max(purgeJobs/(1+len(ch.Consumers)), 1), purgePage)
 	for began := time.Now(); job.After.Compare(job.Through) < 0; {
-		start := time.Now()
 		if ch = p.Catalogue.ChannelByNo(job.ChannelNo); ch == nil || ch.Deleted != job.Deleted {
 			return false, nil // the next round looks at it anew
 		}
@@ -171,14 +161,6 @@ func (p *purger) channel(ctx context.Context, ch *catalogue.Channel, latest iden
 			if !ch.Deleted {
 				p.overdue.Set(float64(job.Through.Millis()-done.Last.Millis()) / 1000)
 			}
-		}
-		behind := time.Duration(job.Through.Millis()-done.Last.Millis()) * time.Millisecond
-		took := time.Since(start)
-		if p.Archive != nil {
-			took = 0 // remove has paused after each page
-		}
-		if err := pause(ctx, p.rest(ch, took, done, behind)); err != nil {
-			return false, err
 		}
 		if time.Since(began) >= p.turn && job.After.Compare(job.Through) < 0 {
 			return true, nil
@@ -217,17 +199,6 @@ func (p *purger) empty(ctx context.Context, ch *catalogue.Channel, job durable.P
 	_, err := p.purge(ctx, job)
 	p.emptied[ch.No] = err == nil
 	return err
-}
-
-// rest is the pause after a page. The purger hurries only after a page with more messages
-// removed than kept: old messages with open jobs do not make it hurry.
-func (p *purger) rest(ch *catalogue.Channel, took time.Duration, done durable.Purged,
-	behind time.Duration) time.Duration {
-	retention, _ := p.keeping(ch)
-	if done.Removed > done.Kept && behind > retention/purgeBehind {
-		return took
-	}
-	return purgePause * took
 }
 
 func (p *purger) purge(ctx context.Context, job durable.Purge) (durable.Purged, error) {

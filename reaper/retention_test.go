@@ -96,20 +96,37 @@ func TestWhoDoesNotOwnAChannelRemovesNothingOfIt(t *testing.T) {
 }
 
 func TestTheRetentionHurriesOnlyWhereItIsBehindAndHasWorkToDo(t *testing.T) {
-	_, p := newRetention(t, 100*time.Second)
+	through := ident.AtMillis((2 * time.Hour).Milliseconds())
 	for _, c := range []struct {
+		retention     time.Duration
 		removed, kept int
 		behind        time.Duration
-		pause         time.Duration
+		hurries       bool
 	}{
-		{500, 0, 10 * time.Second, 4 * time.Second},
-		{500, 0, 11 * time.Second, time.Second},
-		{300, 200, time.Hour, time.Second},
-		{200, 300, time.Hour, 4 * time.Second},
-		{0, 0, time.Hour, 4 * time.Second},
+		{20 * time.Minute, 50, 0, 2 * time.Minute, false},
+		{20 * time.Minute, 50, 0, 2*time.Minute + time.Second, true},
+		{20 * time.Minute, 30, 20, time.Hour, true},
+		{20 * time.Minute, 20, 30, time.Hour, false},
+		{20 * time.Minute, 0, 0, time.Hour, false},
+		{1000 * time.Hour, 50, 0, time.Hour, false},
+		{1000 * time.Hour, 50, 0, time.Hour + time.Second, true},
+		{time.Minute, 50, 0, time.Minute, false},
+		{time.Minute, 50, 0, time.Minute + time.Second, true},
 	} {
-		done := durable.Purged{Removed: c.removed, Kept: c.kept}
-		require.Equal(t, c.pause, p.rest(&catalogue.Channel{}, time.Second, done, c.behind))
+		_, p := newRetention(t, c.retention)
+		ch := &catalogue.Channel{}
+		require.Equal(t, purgePage, p.page(ch))
+		done := durable.Purged{Removed: c.removed, Kept: c.kept,
+			Last: ident.AtMillis(through.Millis() - c.behind.Milliseconds())}
+		p.note(ch, done, through)
+		require.Equal(t, c.hurries, p.page(ch) == hurriedPage, "%+v", c)
+		begun := time.Now()
+		require.NoError(t, p.rest(t.Context(), ch, 10*time.Millisecond))
+		if !c.hurries {
+			require.GreaterOrEqual(t, time.Since(begun), 40*time.Millisecond)
+		}
+		p.note(ch, durable.Purged{Last: through, Removed: 50}, through)
+		require.Equal(t, purgePage, p.page(ch), "at the end it is not behind")
 	}
 }
 

@@ -21,6 +21,8 @@ const (
 	storedDead = 100
 	// storedOpen is the number of jobs of the second consumer that failed once and wait.
 	storedOpen = 50_000
+	// storedAge is the age of the newest message, storedPerMs how many have the same time.
+	storedAge, storedPerMs = 2 * time.Hour, 4
 	// storedAsks is how often each route is asked.
 	storedAsks = 15
 )
@@ -141,7 +143,7 @@ func (r *rig) prepareStored() ident.ID {
 	return template
 }
 
-// store fills the tables with n messages like the template, from two hours ago on, and returns their IDs by their
+// store fills the tables with n messages like the template, the last one two hours old, and returns their IDs by their
 // numbers from 1.
 func (r *rig) store(n int, template ident.ID) func(i int) ident.ID {
 	r.b.Helper()
@@ -164,9 +166,10 @@ func (r *rig) store(n int, template ident.ID) func(i int) ident.ID {
 	if err := db.QueryRow("SELECT no FROM channels WHERE id = 'c'").Scan(&channel); err != nil {
 		r.b.Fatal(err)
 	}
-	base := time.Now().Add(-2 * time.Hour).UnixMilli()
-	// 4 messages a millisecond, told apart by their sequence numbers. The last two bytes are those of jobs.
-	id := fmt.Sprintf("UNHEX(CONCAT(LPAD(HEX(%d + n DIV 4), 12, '0'), '0000', LPAD(HEX(n MOD 4), 4, '0'), '0000'))", base)
+	base := time.Now().Add(-storedAge).UnixMilli() - int64(n/storedPerMs)
+	// The messages of a millisecond are told apart by their sequence numbers. The last two bytes are those of jobs.
+	id := fmt.Sprintf("UNHEX(CONCAT(LPAD(HEX(%d + n DIV %d), 12, '0'), '0000', "+
+		"LPAD(HEX(n MOD %[2]d), 4, '0'), '0000'))", base, storedPerMs)
 	part := func(into, columns, values, where string) {
 		for from := 0; from < n; from += 500_000 {
 			run(fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM numbers JOIN messages t ON t.channel_no = %d AND "+
