@@ -50,21 +50,35 @@ func (s *Store) Adopt(ctx context.Context, of Shared) error {
 		if err := exec(ctx, c.tx, s.dialect.sql(raiseSetting), []byte(adopted), of.Version); err != nil {
 			return err
 		}
-		err = nil
 		for _, deleted := range []bool{true, false} { // an ID may belong to another one now
-			for i := range of.Producers {
-				if p := of.Producers[i]; p.Deleted == deleted {
-					err = errors.Join(err, c.adoptProducer(ctx, p))
-				}
-			}
-			for i := range of.Groups {
-				if g := of.Groups[i]; g.Deleted == deleted {
-					err = errors.Join(err, c.adoptGroup(ctx, g))
-				}
+			if err := c.adoptOwners(ctx, of, deleted); err != nil {
+				return err
 			}
 		}
-		return errors.Join(err, s.adoptTokens(ctx, c, of.Tokens))
+		return s.adoptTokens(ctx, c, of.Tokens)
 	})
+}
+
+// adoptOwners adopts the producers and groups that are deleted, or those that are not. It ends at the first error: the
+// transaction may be over with it.
+func (c change) adoptOwners(ctx context.Context, of Shared, deleted bool) error {
+	for _, p := range of.Producers {
+		if p.Deleted != deleted {
+			continue
+		}
+		if err := c.adoptProducer(ctx, p); err != nil {
+			return err
+		}
+	}
+	for _, g := range of.Groups {
+		if g.Deleted != deleted {
+			continue
+		}
+		if err := c.adoptGroup(ctx, g); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c change) adoptProducer(ctx context.Context, p Producer) error {
