@@ -174,6 +174,55 @@ func TestAllStoresHaveTheProducersGroupsAndTokensOfTheFirst(t *testing.T) {
 	requireProblem(t, s.do("DELETE", "/group/g", ""), 409, "group_has_channels")
 }
 
+// The publish rate of a producer and of a group counts what is published to all stores, at all brokers.
+func TestStoresShareThePublishRates(t *testing.T) {
+	parallel(t)
+	w, _ := severalStores(t)
+	a, b := w.start(), w.start()
+	s := a.stage(t)
+	two, three := s.placed("two"), s.placed("three")
+	s.put("/producer/p", "publishRate", "3/1h")
+	s.publish("1")
+	two.publish("2")
+	three.on(b).publish("3")
+	for _, of := range []*stage{s, two, three, two.on(b)} {
+		requireProblem(t, of.post("x"), 429, "publish_rate_exceeded")
+	}
+	s.put("/producer/p", "publishRate", "")
+	s.put("/group/g", "publishRate", "2/1h")
+	two.put(two.path(), "group", "g")
+	three.put(three.path(), "group", "g")
+	for _, of := range []*stage{two, three} { // a GET reads the catalogue: the other broker knows of the group then
+		require.Equal(t, "g", of.on(b).do("GET", of.path(), "").json(t)["Group"])
+	}
+	two.publish("4")
+	three.on(b).publish("5")
+	requireProblem(t, two.on(b).post("x"), 429, "publish_rate_exceeded")
+	requireProblem(t, three.post("x"), 429, "publish_rate_exceeded")
+	s.publish("the first channel carries no group")
+}
+
+// A wiped Redis is rebuilt from each store, and nothing of one store becomes a job of another.
+func TestFaultRedisIsWipedAndRebuiltFromEachStore(t *testing.T) {
+	parallel(t)
+	w, _ := severalStores(t)
+	p := w.start()
+	s := p.stage(t, "pull")
+	all := []*stage{s, s.placed("two", "pull"), s.placed("three", "pull")}
+	for n, of := range all {
+		for i := range n + 1 {
+			of.publish(fmt.Sprint(of.channel, i))
+		}
+		of.awaitQueued("pull", n+1)
+	}
+	require.NoError(t, w.openRedis().FlushAll(t.Context()).Err())
+	for n, of := range all {
+		for _, job := range of.awaitQueued("pull", n+1) {
+			require.Contains(t, job.Message.Payload, of.channel)
+		}
+	}
+}
+
 // However many brokers create a channel in however many stores at once, it is in one of them, and all say which.
 func TestAChannelIsInOneStoreWhoeverCreatesIt(t *testing.T) {
 	parallel(t)
