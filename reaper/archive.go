@@ -20,9 +20,9 @@ import (
 // archiveBytes is how much of payloads and headers one statement reads.
 const archiveBytes = 4 << 20
 
-// archiveScan is how many messages are looked at for a file at most, so that a scan over messages that stay goes on
-// from there.
-const archiveScan = 100_000
+// archivePages is how many pages of messages a file is made of at most, so that a scan over messages that stay
+// goes on from there.
+const archivePages = 200
 
 // An ArchiveFile is a file of an archive that is being written.
 type ArchiveFile interface {
@@ -82,7 +82,7 @@ func (p *purger) write(ctx context.Context, ch *catalogue.Channel, job *durable.
 	job.Only = []ident.ID{}
 	look := *job
 	look.Only = nil
-	for n := 0; n < archiveScan && look.After.Compare(job.Through) < 0 && (w.file == nil || !w.file.Full()); {
+	for n := 0; n < archivePages && look.After.Compare(job.Through) < 0 && (w.file == nil || !w.file.Full()); n++ {
 		start := time.Now()
 		look.Limit = p.page(ch)
 		ids, page, err := p.over(ctx, look)
@@ -96,7 +96,6 @@ func (p *purger) write(ctx context.Context, ch *catalogue.Channel, job *durable.
 		if w.file != nil && w.file.Full() && len(w.added) > 0 {
 			look.After = w.added[len(w.added)-1] // the others of the page are for the next file
 		}
-		n += look.Limit
 		p.note(ch, page, job.Through)
 		if err := p.rest(ctx, ch, time.Since(start)); err != nil {
 			return 0, err

@@ -37,7 +37,7 @@ type purger struct {
 	looked  map[uint32]*attemptScan // channels whose old attempts were looked for
 	history int                     // of the store, in which the positions are
 	refused map[uint32]bool         // channels of which the archive took nothing the last time
-	hurries map[uint32]bool         // channels in which the purger is behind
+	paces   map[uint32]pace         // of channels, where they are not zero
 	turn    time.Duration           // purgeTurn
 }
 
@@ -45,7 +45,7 @@ func newPurger(r *Reaper) *purger {
 	return &purger{Reaper: r, scanned: map[uint32]ident.ID{}, waits: map[uint32]bool{},
 		passed: map[uint32]ident.ID{}, emptied: map[uint32]bool{},
 		limited: map[uint32]*limited{}, unsaid: map[uint32]bool{}, looked: map[uint32]*attemptScan{},
-		history: r.history(), refused: map[uint32]bool{}, hurries: map[uint32]bool{}, turn: purgeTurn}
+		history: r.history(), refused: map[uint32]bool{}, paces: map[uint32]pace{}, turn: purgeTurn}
 }
 
 func (r *Reaper) retentionLoop(ctx context.Context) {

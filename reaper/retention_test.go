@@ -101,17 +101,17 @@ func TestTheRetentionHurriesOnlyWhereItIsBehindAndHasWorkToDo(t *testing.T) {
 		retention     time.Duration
 		removed, kept int
 		behind        time.Duration
-		hurries       bool
+		want          pace
 	}{
-		{20 * time.Minute, 50, 0, 2 * time.Minute, false},
-		{20 * time.Minute, 50, 0, 2*time.Minute + time.Second, true},
-		{20 * time.Minute, 30, 20, time.Hour, true},
-		{20 * time.Minute, 20, 30, time.Hour, false},
-		{20 * time.Minute, 0, 0, time.Hour, false},
-		{1000 * time.Hour, 50, 0, time.Hour, false},
-		{1000 * time.Hour, 50, 0, time.Hour + time.Second, true},
-		{time.Minute, 50, 0, time.Minute, false},
-		{time.Minute, 50, 0, time.Minute + time.Second, true},
+		{20 * time.Minute, 50, 0, 2 * time.Minute, pace{}},
+		{20 * time.Minute, 50, 0, 2*time.Minute + time.Second, pace{large: true, hurried: true}},
+		{20 * time.Minute, 30, 20, time.Hour, pace{large: true, hurried: true}},
+		{20 * time.Minute, 20, 30, time.Hour, pace{large: true}},
+		{20 * time.Minute, 0, 0, time.Hour, pace{}},
+		{1000 * time.Hour, 50, 0, time.Hour, pace{}},
+		{1000 * time.Hour, 50, 0, time.Hour + time.Second, pace{large: true, hurried: true}},
+		{time.Minute, 50, 0, time.Minute, pace{}},
+		{time.Minute, 50, 0, time.Minute + time.Second, pace{large: true, hurried: true}},
 	} {
 		_, p := newRetention(t, c.retention)
 		ch := &catalogue.Channel{}
@@ -119,10 +119,11 @@ func TestTheRetentionHurriesOnlyWhereItIsBehindAndHasWorkToDo(t *testing.T) {
 		done := durable.Purged{Removed: c.removed, Kept: c.kept,
 			Last: ident.AtMillis(through.Millis() - c.behind.Milliseconds())}
 		p.note(ch, done, through)
-		require.Equal(t, c.hurries, p.page(ch) == hurriedPage, "%+v", c)
+		require.Equal(t, c.want, p.paces[ch.No], "%+v", c)
+		require.Equal(t, c.want.large, p.page(ch) == largePage)
 		begun := time.Now()
 		require.NoError(t, p.rest(t.Context(), ch, 10*time.Millisecond))
-		if !c.hurries {
+		if !c.want.hurried {
 			require.GreaterOrEqual(t, time.Since(begun), 40*time.Millisecond)
 		}
 		p.note(ch, durable.Purged{Last: through, Removed: 50}, through)
