@@ -19,6 +19,6 @@ func contain(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 		rc.Response.Reset()
 		setRequestID(rc)
 		rc.SetConnectionClose()
-		writeRefusal(rc, problem.ErrInternal)
+		Refuse(rc, problem.ErrInternal)
 	}
 }

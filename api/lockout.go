@@ -38,6 +38,6 @@ func (a *API) countFailure(rc *fasthttp.RequestCtx) {
 	}
 	if wait := a.o.Lockout.Failed(a.client(rc)); wait > 0 {
 		rc.Response.Header.Del(fasthttp.HeaderWWWAuthenticate)
-		writeRefusal(rc, tooMany(wait))
+		Refuse(rc, tooMany(wait))
 	}
 }

@@ -65,11 +65,11 @@ func (a *API) refuseUnsigned(rc *fasthttp.RequestCtx, err error) {
 
 // fail answers an error.
 func (a *API) fail(rc *fasthttp.RequestCtx, err error) {
-	writeRefusal(rc, problem.FromChange(err))
+	Refuse(rc, problem.FromChange(err))
 }
 
-// writeRefusal answers an error in the form that the client reads.
-func writeRefusal(rc *fasthttp.RequestCtx, err error) {
+// Refuse answers an error in the form that the client reads.
+func Refuse(rc *fasthttp.RequestCtx, err error) {
 	if sqs.Asks(rc) {
 		sqs.Refuse(rc, err)
 		return
@@ -89,7 +89,7 @@ func (a *API) instrument(m *routeMetrics, next fasthttp.RequestHandler) fasthttp
 				a.log.Error("panic in a request handler", "panic", fmt.Sprint(v), "request_id", id, "stack", string(debug.Stack()))
 				rc.Response.Reset()
 				rc.Response.Header.Set(headerRequestID, id)
-				writeRefusal(rc, problem.ErrInternal)
+				Refuse(rc, problem.ErrInternal)
 			}
 			a.countFailure(rc)
 			took := time.Since(start)

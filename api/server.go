@@ -240,7 +240,7 @@ func refuse(rc *fasthttp.RequestCtx, err error) {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		p = problem.New(fasthttp.StatusRequestTimeout, "request_timeout", "The request did not arrive in time.")
 	}
-	writeRefusal(rc, p)
+	Refuse(rc, p)
 }
 
 // serverLog logs fasthttp's lines about broken connections at level debug, because an

@@ -79,8 +79,8 @@ func (q queues) makeChannel(ctx context.Context, rc *fasthttp.RequestCtx, id str
 			return err
 		}
 		if to.API != nil {
-			return problem.Newf(fasthttp.StatusBadRequest, "store_fixed", "The channel %s is in another store, whose consumers "+
-				"SQS clients do not reach. Nothing was made.", id)
+			return problem.Newf(fasthttp.StatusBadRequest, "store_fixed", "The channel %s is in another store, which SQS "+
+				"clients reach with an access key of the channel. Nothing was made.", id)
 		}
 	}
 	absent := false

@@ -19,7 +19,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/penstock-broker/penstock/api"
 	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/feature/sqs"
 	"github.com/penstock-broker/penstock/internal/feature/stores"
 	"github.com/penstock-broker/penstock/internal/model/catalogue"
 	"github.com/penstock-broker/penstock/internal/model/ident"
@@ -47,6 +49,9 @@ const (
 	namedStore = "store "
 	ownName    = "store name"
 )
+
+// storesFolder has the data folders of the other stores, by their names. It is in that of the broker.
+const storesFolder = "stores"
 
 // sharedSecrets are the secrets of the first store that all stores have, so links and sessions of one count at all.
 // That of journals is none: a journal is replayed into its own store.
@@ -111,7 +116,7 @@ func (c config) ofStore(name string) config {
 	c.MySQLDSNS, c.stores = "", nil
 	c.SeedFile, c.seed = "", nil
 	c.AlertTo, c.AlertWebhookURL, c.AlertWebhookSecret = nil, "", ""
-	c.DataDir = filepath.Join(c.DataDir, "stores", name)
+	c.DataDir = filepath.Join(c.DataDir, storesFolder, name)
 	return c
 }
 
@@ -161,8 +166,12 @@ func (b *broker) newOthers() {
 	if len(b.cfg.stores) == 0 {
 		return
 	}
-	b.others = &otherStores{parts: map[string]*broker{}, router: stores.New(stores.Options{Names: b.storeNames(),
-		Store: b.store, Catalogue: b.catalogue, NowMs: b.node.NowMs, Log: b.log})}
+	o := stores.Options{Names: b.storeNames(), Store: b.store, Catalogue: b.catalogue, NowMs: b.node.NowMs,
+		Refuse: api.Refuse, Log: b.log}
+	if b.cfg.SQS != "off" {
+		o.KeyIn = sqs.KeyIn
+	}
+	b.others = &otherStores{parts: map[string]*broker{}, router: stores.New(o)}
 }
 
 // registerOthers registers what the first store knows of the others.

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-broker/penstock/internal/model/apitype"
 )
 
 // sqs is an action of an SQS client of a queue, without credentials.
@@ -23,6 +28,32 @@ func (p *process) sqs(action, queue string, fields ...any) reply {
 	require.NoError(p.t, err)
 	return p.do("POST", "/", string(body), "X-Amz-Target", "AmazonSQS."+action, "Content-Type",
 		"application/x-amz-json-1.0")
+}
+
+// signed is an action of an SQS client that signs with an access key, by version 4 of the signatures of AWS:
+// https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
+func (p *process) signed(key apitype.SQSKey, action, in string) reply {
+	p.t.Helper()
+	digest := func(text string) string {
+		sum := sha256.Sum256([]byte(text))
+		return hex.EncodeToString(sum[:])
+	}
+	sum := func(key []byte, text string) []byte {
+		h := hmac.New(sha256.New, key)
+		h.Write([]byte(text))
+		return h.Sum(nil)
+	}
+	at, target, headers := time.Now().UTC().Format("20060102T150405Z"), "AmazonSQS."+action, "host;x-amz-date;x-amz-target"
+	canonical := "POST\n/\n\nhost:" + strings.TrimPrefix(p.base, "http://") + "\nx-amz-date:" + at + "\nx-amz-target:" +
+		target + "\n\n" + headers + "\n" + digest(in)
+	scope, of := at[:8]+"/us-east-1/sqs/aws4_request", []byte("AWS4"+key.SecretAccessKey)
+	for part := range strings.SplitSeq(scope, "/") {
+		of = sum(of, part)
+	}
+	signature := sum(of, "AWS4-HMAC-SHA256\n"+at+"\n"+scope+"\n"+digest(canonical))
+	return p.do("POST", "/", in, "Content-Type", "application/x-amz-json-1.0", "X-Amz-Target", target, "X-Amz-Date", at,
+		"Authorization", "AWS4-HMAC-SHA256 Credential="+key.AccessKeyID+"/"+scope+", SignedHeaders="+headers+", Signature="+
+			hex.EncodeToString(signature))
 }
 
 // An sqsMessage is a message that an SQS client received.

@@ -71,7 +71,7 @@ type Options struct {
 	TokenHeader string
 	Bodies      *share.Bound // bytes of all bodies that come
 	Answers     *share.Bound // of large answers
-	// Elsewhere reports whether a channel is in another store, whose queues this door does not have; nil: none is.
+	// Elsewhere reports whether a channel is in another store, which has a door of its own; nil: none is.
 	Elsewhere  func(ctx context.Context, channelID string) bool
 	Registerer prometheus.Registerer
 	Log        *slog.Logger

@@ -117,7 +117,8 @@ func (c *call) find(n Name) (q queue, err error) {
 	}
 	switch q = c.known(n); {
 	case q.ch == nil && c.o.Elsewhere != nil && c.o.Elsewhere(c.ctx, n.Channel):
-		return q, noQueue.New("The channel %s is in another store, whose consumers SQS clients do not reach.", n.Channel)
+		return q, noQueue.New("The channel %s is in another store, which SQS clients reach with an access key of the "+
+			"channel.", n.Channel)
 	case q.k == nil:
 		return q, errNoQueue
 	case q.k.Type != durable.Pull:

@@ -41,6 +41,14 @@ func NewKey() durable.SQSKey {
 // ours reports whether an access key has the form of those that brokers make.
 func ours(key string) bool { return len(key) == keyBytes && strings.HasPrefix(key, keyPrefix) }
 
+// KeyIn returns the access key with which a request is signed; "": none that a broker made.
+func KeyIn(h *fasthttp.RequestHeader) string {
+	if s, err := readSignature(h); err == nil && ours(s.key) {
+		return s.key
+	}
+	return ""
+}
+
 // A signature is what the head of a request says of its signature.
 type signature struct {
 	key, date, region string

@@ -11,8 +11,8 @@
 //   - alerts, status events without a reply URL and the audit channel are channels of it.
 //
 // The Router leads a request about a channel to the part that has it, by the copies of the catalogues in memory
-// (router.go). A request that names no channel is about the first store, or about the one that its parameter store
-// names.
+// (router.go). Of an SQS client it knows the access key (keys.go). Any other request that names no channel is about the
+// first store, or about the one that its parameter store names.
 //
 // Numbers of channels and consumers of different stores are different, because each store begins at another one: the
 // IDs of alerts and the keys of rates are made of them.

@@ -16,8 +16,8 @@ var ErrFixed = problem.New(fasthttp.StatusBadRequest, "store_fixed",
 	"The store of a channel is fixed when it is created. Nothing was changed.")
 
 // errCreating is the answer to a PUT while another one creates the channel in another store.
-var errCreating = &problem.Problem{Status: fasthttp.StatusServiceUnavailable, Code: "unavailable", RetryAfter: 1,
-	Detail: "Another request is creating the channel in another store. Nothing was changed; send the request again."}
+var errCreating = later("Another request is creating the channel in another store. Nothing was changed; send the " +
+	"request again.")
 
 // creating is how long a channel may take to be created where its place says. What is older is left over from a
 // broker that died, or from a channel that is deleted.
@@ -79,8 +79,8 @@ func (r *Router) at(store string) (Placed, error) {
 	}
 	p := m.part.Load()
 	if p == nil {
-		return placed, &problem.Problem{Status: fasthttp.StatusServiceUnavailable, Code: "unavailable", RetryAfter: 1,
-			Detail: "The store " + store + " cannot be reached right now. Nothing was changed; send the request again."}
+		return placed, later("The store " + store + " cannot be reached right now. Nothing was changed; send the request " +
+			"again.")
 	}
 	placed.API = p.API
 	return placed, nil

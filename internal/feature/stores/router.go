@@ -25,12 +25,14 @@ type First interface {
 	ForgetPlace(ctx context.Context, held durable.Place) error
 	APITokens(ctx context.Context, from string, limit int) ([]durable.APIToken, error)
 	EndScopes(ctx context.Context, channelID, consumerID string) error
+	SQSKey(ctx context.Context, id string) (durable.SQSKey, error)
 }
 
 // A Copy is the part of durable.Store that is used of the other stores.
 type Copy interface {
 	Adopt(ctx context.Context, of durable.Shared) error
 	APITokens(ctx context.Context, from string, limit int) ([]durable.APIToken, error)
+	SQSKey(ctx context.Context, id string) (durable.SQSKey, error)
 }
 
 // An API is the api.API of a part.
@@ -62,18 +64,23 @@ type Options struct {
 	Store     First
 	Catalogue *catalogue.Catalogue // of the first store
 	NowMs     func() int64         // its clock
-	Log       *slog.Logger
+	// KeyIn returns the access key with which an SQS client has signed a request; "": none. nil: no such client is
+	// answered. Refuse answers an error in the form that the client reads.
+	KeyIn  func(h *fasthttp.RequestHeader) string
+	Refuse func(rc *fasthttp.RequestCtx, err error)
+	Log    *slog.Logger
 }
 
 // A Router leads requests to the parts. It is safe for concurrent use.
 type Router struct {
 	o       Options
 	members []*member
+	keys    keys
 }
 
 // New returns a router whose stores are all away.
 func New(o Options) *Router {
-	r := &Router{o: o}
+	r := &Router{o: o, keys: newKeys()}
 	for _, name := range o.Names {
 		r.members = append(r.members, &member{name: name, busy: make(chan struct{}, 1)})
 	}
@@ -113,12 +120,15 @@ func (r *Router) member(name string) *member {
 	return nil
 }
 
+// later is the answer to a request that may be sent again.
+func later(detail string) *problem.Problem {
+	return &problem.Problem{Status: fasthttp.StatusServiceUnavailable, Code: "unavailable", RetryAfter: 1, Detail: detail}
+}
+
 // errAway is the answer about a channel of a store that is away.
 func errAway(name string) error {
-	p := problem.Newf(fasthttp.StatusServiceUnavailable, "unavailable", "The store %s, which has the channel, cannot be "+
-		"reached right now. Nothing is known to have changed; send the request again.", name)
-	p.RetryAfter = 1
-	return p
+	return later("The store " + name + ", which has the channel, cannot be reached right now. Nothing is known to have " +
+		"changed; send the request again.")
 }
 
 // Parameter is the parameter of a query that names a store.
@@ -134,6 +144,9 @@ func (r *Router) Serve(rc *fasthttp.RequestCtx) bool {
 	if channelID, ok := channelIn(path); ok {
 		return r.serveChannel(rc, path, channelID)
 	}
+	if path == "/" && rc.IsPost() {
+		return r.serveKey(rc)
+	}
 	args, page := rc.QueryArgs(), strings.HasPrefix(path, "/ui/")
 	if channelID := string(args.Peek("channel")); page && channelID != "" {
 		return r.serveChannel(rc, path, channelID)
@@ -148,10 +161,10 @@ func (r *Router) Serve(rc *fasthttp.RequestCtx) bool {
 	m := r.member(name)
 	switch {
 	case m == nil && name != "":
-		problem.Write(rc, r.unknown(name))
+		r.o.Refuse(rc, r.unknown(name))
 		return true
 	case m != nil && m.part.Load() == nil:
-		problem.Write(rc, errAway(name))
+		r.o.Refuse(rc, errAway(name))
 		return true
 	}
 	r.drop(rc)
@@ -249,7 +262,7 @@ func (r *Router) serveChannel(rc *fasthttp.RequestCtx, path, channelID string) b
 	}
 	p := m.part.Load()
 	if p == nil {
-		problem.Write(rc, errAway(m.name))
+		r.o.Refuse(rc, errAway(m.name))
 		return true
 	}
 	p.API.Serve(rc)

@@ -56,7 +56,8 @@ func newWorld(t *testing.T) *world {
 	w.two, w.cats[1] = open()
 	w.api = &answering{store: w.two}
 	w.router = New(Options{Names: []string{"two", "away"}, Store: w.first, Catalogue: w.cats[0],
-		NowMs: func() int64 { return w.nowMs }, Log: slog.New(slog.DiscardHandler)})
+		NowMs: func() int64 { return w.nowMs }, Refuse: problem.Write,
+		KeyIn: func(h *fasthttp.RequestHeader) string { return string(h.Peek("Key")) }, Log: slog.New(slog.DiscardHandler)})
 	w.router.Join("two", &Part{Store: w.two, Catalogue: w.cats[1], API: w.api, Announce: func() {}})
 	return w
 }
@@ -193,6 +194,44 @@ func TestRequestsGoToTheStoreOfTheirChannel(t *testing.T) {
 	require.True(t, w.router.Serve(&rc))
 	require.Equal(t, 503, rc.Response.StatusCode())
 	require.Equal(t, []string{"away"}, w.router.Away())
+}
+
+// An access key leads to the store of its channel, which is remembered. A key that may be of a store that is away is
+// not called unknown.
+func TestAnAccessKeyLeadsToTheStoreOfItsChannel(t *testing.T) {
+	w := newWorld(t)
+	for id, store := range map[string]*durable.Store{"one": w.first, "two": w.two} {
+		w.make(store, id)
+		_, err := store.CreateSQSKey(t.Context(), id, durable.SQSKey{ID: "key of " + id, Secret: "s"})
+		require.NoError(t, err)
+	}
+	ask := func(method, uri, key string) (served bool, status int) {
+		var rc fasthttp.RequestCtx
+		rc.Request.Header.SetMethod(method)
+		rc.Request.SetRequestURI(uri)
+		rc.Request.Header.Set("Key", key)
+		served = w.router.Serve(&rc)
+		return served, rc.Response.StatusCode()
+	}
+	for range 2 {
+		served, _ := ask("POST", "/", "key of one")
+		require.False(t, served)
+		served, status := ask("POST", "/", "key of two")
+		require.True(t, served)
+		require.Equal(t, 204, status)
+	}
+	require.Len(t, w.api.seen, 2)
+	require.Equal(t, map[string]string{"key of one": "", "key of two": "two"}, w.router.keys.stores)
+	served, status := ask("POST", "/", "key of nobody")
+	require.True(t, served)
+	require.Equal(t, 503, status, "it may be of the store that is away")
+	for _, other := range [][2]string{{"POST", "/tokens"}, {"GET", "/"}} {
+		served, _ = ask(other[0], other[1], "key of two")
+		require.False(t, served, other)
+	}
+	w.router.Join("away", &Part{Store: w.two, Catalogue: w.cats[1], API: w.api, Announce: func() {}})
+	served, _ = ask("POST", "/", "key of nobody")
+	require.False(t, served, "the first store says that there is no such key")
 }
 
 // A change of the first store is in the others when Follow returns, and a version that is older changes nothing.

@@ -1,0 +1,108 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/penstock-broker/penstock/durable"
+	"github.com/penstock-broker/penstock/internal/model/problem"
+	"github.com/penstock-broker/penstock/internal/tool/answer"
+	"github.com/penstock-broker/penstock/internal/tool/share"
+)
+
+// A request of an SQS client names its queue in the body, which is read where it is answered. Its signature names an
+// access key of the channel, so it is led by that.
+
+// mostKeys bounds the keys whose stores are remembered, mostLookUps the questions to the stores at once: anybody may
+// send keys that are none.
+const mostKeys, mostLookUps = 10_000, 8
+
+// keys remember in which store an access key is. It never moves, and the store itself says when it has ended.
+type keys struct {
+	lookUps *share.Bound
+	mu      sync.Mutex
+	stores  map[string]string // by key
+}
+
+func newKeys() keys {
+	return keys{lookUps: share.New(share.Options{Name: "sqs_keys", Most: mostLookUps}),
+		stores: map[string]string{}}
+}
+
+func (k *keys) known(id string) (store string, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	store, ok = k.stores[id]
+	return store, ok
+}
+
+func (k *keys) remember(id, store string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.stores) >= mostKeys {
+		clear(k.stores)
+	}
+	k.stores[id] = store
+}
+
+// serveKey answers a request that is signed with an access key of a channel of another store.
+func (r *Router) serveKey(rc *fasthttp.RequestCtx) bool {
+	if r.o.KeyIn == nil {
+		return false
+	}
+	id := r.o.KeyIn(&rc.Request.Header)
+	if id == "" {
+		return false
+	}
+	name, err := r.storeOfKey(rc, id)
+	switch m := r.member(name); {
+	case err != nil:
+		r.o.Refuse(rc, err)
+	case m == nil:
+		return false // the first one has it, or says that there is no such key
+	default:
+		m.part.Load().API.Serve(rc)
+	}
+	return true
+}
+
+// storeOfKey returns the store that has an access key; "": the first one, or none of them.
+func (r *Router) storeOfKey(rc *fasthttp.RequestCtx, id string) (string, error) {
+	if name, ok := r.keys.known(id); ok {
+		return name, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(rc), lookWithin)
+	defer cancel()
+	client := answer.KeyOf(rc)
+	if r.keys.lookUps.Wait(ctx, client, 1) != nil {
+		return "", problem.ErrOverloaded
+	}
+	defer r.keys.lookUps.Give(client, 1)
+	_, first := r.o.Store.SQSKey(ctx, id)
+	if first == nil {
+		r.keys.remember(id, "")
+		return "", nil
+	}
+	away := ""
+	for _, m := range r.members {
+		err := errAway(m.name)
+		if p := m.part.Load(); p != nil {
+			_, err = p.Store.SQSKey(ctx, id)
+		}
+		switch {
+		case err == nil:
+			r.keys.remember(id, m.name)
+			return m.name, nil
+		case !errors.Is(err, durable.ErrNotFound):
+			away = m.name
+		}
+	}
+	if away != "" && errors.Is(first, durable.ErrNotFound) {
+		return "", later("The access key may be of the store " + away + ", which cannot be reached right now. Nothing was " +
+			"changed; send the request again.")
+	}
+	return "", nil
+}
