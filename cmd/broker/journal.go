@@ -79,9 +79,9 @@ func (b *broker) journalGauges() []prometheus.Collector {
 	}
 }
 
-// replayJournal stores the messages in the journals of a data folder. It needs the store and no
-// Redis: the brokers that run find the messages there, as they find those of a broker that died.
-func replayJournal(ctx context.Context, dir string, stdout, stderr io.Writer) int {
+// replayJournal stores the messages in the journals of a data folder, each in the store that it is of. It needs the
+// stores and no Redis: the brokers that run find the messages there, as they find those of a broker that died.
+func replayJournal(ctx context.Context, dir string, stdout, stderr io.Writer) (code int) {
 	fail := func(code int, err error) int {
 		fmt.Fprintf(stderr, "broker: journal replay: %v\n", sentence.Of(err))
 		return code
@@ -90,30 +90,76 @@ func replayJournal(ctx context.Context, dir string, stdout, stderr io.Writer) in
 	if err != nil {
 		return refuseSettings(stderr, err)
 	}
-	if info, err := os.Stat(filepath.Join(dir, "journal")); err != nil || !info.IsDir() {
-		return fail(exitUsage, fmt.Errorf("%s has no journal", dir))
-	}
 	log, file, err := newLogger(cfg, stderr)
 	if err != nil {
 		return fail(exitUsage, err)
 	}
 	defer file.Close()
+	folders, err := cfg.journalsIn(dir)
+	if err != nil {
+		return fail(exitUsage, err)
+	}
+	var became standby.Drained
+	for of := range cfg.eachStore() {
+		if folder, ok := folders[of.storeName]; ok {
+			one, failed, err := replayStore(ctx, of, folder, log)
+			became.Stored, became.Refused, became.Lost = became.Stored+one.Stored, became.Refused+one.Refused,
+				became.Lost+one.Lost
+			if err != nil { // the journals of the other stores need not wait
+				code = fail(failed, err)
+			}
+		}
+	}
+	fmt.Fprintf(stdout, "%d messages are stored, %d cannot be, %d are lost\n", became.Stored, became.Refused, became.Lost)
+	return code
+}
+
+// journalsIn returns the data folders of the stores with journals below dir, by the names of the stores.
+func (c *config) journalsIn(dir string) (map[string]string, error) {
+	folders := map[string]string{}
+	add := func(name, folder string) {
+		if info, err := os.Stat(filepath.Join(folder, "journal")); err == nil && info.IsDir() {
+			folders[name] = folder
+		}
+	}
+	add("", dir)
+	parts, err := filepath.Glob(filepath.Join(dir, storesFolder, "*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, folder := range parts {
+		add(filepath.Base(folder), folder)
+	}
+	for name := range folders {
+		if _, named := c.stores[name]; !named && name != "" {
+			return nil, fmt.Errorf("%s has a journal of the store %s, which BROKER_MYSQL_DSNS does not name", dir, name)
+		}
+	}
+	if len(folders) == 0 {
+		return nil, fmt.Errorf("%s has no journal", dir)
+	}
+	return folders, nil
+}
+
+// replayStore stores the messages in the journals of the data folder of one store. code: the exit code of an error.
+func replayStore(ctx context.Context, cfg config, dir string, log *slog.Logger) (became standby.Drained, code int,
+	err error) {
 	store, err := openStore(ctx, cfg, log.Info)
 	if err != nil {
-		return fail(exitStore, err)
+		return became, exitStore, err
 	}
 	defer store.Close()
 	if err := store.Migrate(ctx); err != nil {
-		return fail(exitStore, err)
+		return became, exitStore, err
 	}
 	open, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	signer, err := newJournalSigner(open, store)
 	if errors.Is(err, durable.ErrKeys) {
-		return fail(exitUsage, ofKeys(err))
+		return became, exitUsage, ofKeys(err)
 	}
 	if err != nil {
-		return fail(exitStore, err)
+		return became, exitStore, err
 	}
 	left, busy, err := journal.Left(dir, journal.Options{MaxBytes: cfg.journalLimit, MaxAge: cfg.JournalMaxAge,
 		Sign: signer.sign, Log: log})
@@ -123,17 +169,12 @@ func replayJournal(ctx context.Context, dir string, stdout, stderr io.Writer) in
 		}
 	}()
 	if busy {
-		return fail(exitStart, fmt.Errorf("%w: it replays its journal itself", journal.ErrInUse))
+		return became, exitStart, fmt.Errorf("%w: it replays its journal itself", journal.ErrInUse)
 	}
-	if err != nil {
-		return fail(exitStart, err)
+	if err == nil {
+		became, err = replayInto(ctx, store, cfg, log, signer, left)
 	}
-	became, err := replayInto(ctx, store, cfg, log, signer, left)
-	fmt.Fprintf(stdout, "%d messages are stored, %d cannot be, %d are lost\n", became.Stored, became.Refused, became.Lost)
-	if err != nil {
-		return fail(exitStart, err)
-	}
-	return exitClean
+	return became, exitStart, err
 }
 
 // replayInto stores the messages of journals.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -458,6 +459,80 @@ func TestOtherWaysInKnowTheStoreOfAChannel(t *testing.T) {
 	require.Contains(t, out, "store two: the tables have version")
 	code, _, stderr := w.command("migrate")
 	require.Zero(t, code, stderr)
+}
+
+// What a broker that is gone left in the journals of all stores is stored by one command, each in its store; a store
+// that the settings do not name is no reason to forget a journal.
+func TestFaultTheJournalsOfAllStoresOfAKilledBrokerAreReplayedByACommand(t *testing.T) {
+	parallel(t)
+	first, second := servers.StartMySQL(t), servers.StartMySQL(t)
+	redis := servers.StartRedis(t)
+	w := (&world{t: t, redis: redis, env: []string{"BROKER_MYSQL_DSN=" + first.DSN(), "BROKER_REDIS_URL=" + redis.URL(),
+		"BROKER_DATA_DIR=" + t.TempDir()}}).with(quick...)
+	names := "BROKER_MYSQL_DSNS=two=" + second.DSN()
+	p := w.start(names)
+	s := p.stage(t, "pull")
+	all := []*stage{s, s.placed("two", "pull")}
+	for _, of := range all {
+		of.put(of.path(), "ack", "journal", "latencyBudget", "20ms")
+		require.Contains(t, []int{201, 202}, of.post("before").status)
+		of.awaitQueued("pull", 1)
+	}
+	first.Pause()
+	second.Pause()
+	for _, of := range all {
+		r := of.post("waits")
+		require.Equal(t, 202, r.status, r.body)
+	}
+	p.kill()
+	first.Resume()
+	second.Resume()
+	dir := w.setting("BROKER_DATA_DIR")
+	code, said := w.replay(dir)
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, said, "a journal of the store two, which BROKER_MYSQL_DSNS does not name")
+	w.with(names)
+	code, said = w.replay(dir)
+	require.Zero(t, code, said)
+	require.Contains(t, said, "2 messages are stored, 0 cannot be, 0 are lost")
+	p = w.with("BROKER_DATA_DIR=" + t.TempDir()).start()
+	for _, of := range all {
+		of.on(p).awaitQueued("pull", 2)
+	}
+}
+
+// An access key leads an SQS client to the store of its channel, at each broker, and to nothing else there.
+func TestAnAccessKeyLeadsAnSQSClientToTheStoreOfItsChannel(t *testing.T) {
+	parallel(t)
+	w, _ := severalStores(t)
+	a, b := w.start(), w.start()
+	s := a.stage(t, "pull")
+	for _, of := range []*stage{s, s.placed("two", "pull")} {
+		var key apitype.SQSKey
+		made := of.do("POST", of.path("/sqs-key"), "")
+		require.NoError(t, json.Unmarshal([]byte(made.body), &key))
+		queue := `{"QueueUrl":"http://elsewhere/sqs/` + of.channel + `/pull"`
+		for _, p := range []*process{a, b} {
+			r := p.signed(key, "SendMessage", queue+`,"MessageBody":"for `+of.channel+`"}`)
+			require.Equal(t, 200, r.status, r.body)
+			require.Equal(t, `{"QueueUrls":["`+p.base+"/sqs/"+of.channel+`/pull"]}`, p.signed(key, "ListQueues", "{}").body)
+			require.Equal(t, 403, p.signed(key, "GetQueueAttributes", `{"QueueUrl":"/sqs/other/pull"}`).status)
+		}
+		got := 0
+		eventually(t, "both messages", func() bool {
+			r := b.signed(key, "ReceiveMessage", queue+`,"MaxNumberOfMessages":10,"WaitTimeSeconds":1}`)
+			got += strings.Count(r.body, `"for `+of.channel+`"`)
+			return got == 2
+		})
+		other := key
+		other.SecretAccessKey = "other"
+		require.Contains(t, b.signed(other, "ListQueues", "{}").body, "SignatureDoesNotMatch")
+		require.Equal(t, 204, of.do("DELETE", made.header.Get("Location"), "").status)
+		require.Contains(t, a.signed(key, "ListQueues", "{}").body, "InvalidClientTokenId")
+		eventually(t, "the end of the key at the other broker", func() bool {
+			return strings.Contains(b.signed(key, "ListQueues", "{}").body, "InvalidClientTokenId")
+		})
+	}
 }
 
 // A queue of SQS clients is no second channel of the same ID.
