@@ -91,9 +91,20 @@ func New(ctx context.Context, store Store, name string, log *slog.Logger) (*Node
 	n.lease.Store(&lease)
 	n.setClock(sent, lease)
 	n.ids = ident.NewGenerator(lease.No, n.NowMs)
+	// A first answer that was slow, as during a stall of the store, puts the clock ahead by what it took: scheduled
+	// messages would be refused as past. A quick one bounds it before anybody asks.
+	for tries := 0; time.Since(sent) > slowAnswer && tries < 3; tries++ {
+		sent = time.Now()
+		if err := n.Renew(ctx); err != nil {
+			break // as after any renewal that fails: Run goes on
+		}
+	}
 	n.readPeers(ctx)
 	return n, nil
 }
+
+// slowAnswer is from when on the first answer of the store says too little about its clock.
+const slowAnswer = 100 * time.Millisecond
 
 // IDs returns the generator of message IDs.
 func (n *Node) IDs() *ident.Generator { return n.ids }

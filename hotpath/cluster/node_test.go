@@ -160,6 +160,30 @@ func TestASlowAnswerDoesNotPutTheClockAhead(t *testing.T) {
 	})
 }
 
+// Nor does a slow first answer: the store is asked again before anybody asks for the time. One that stays slow does
+// not hold the start up for ever.
+func TestASlowFirstAnswerDoesNotPutTheClockAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, lease := range []*slowStore{{to: 3 * time.Second}, {from: 3 * time.Second}} {
+			n, err := New(t.Context(), &slowLease{slowStore: lease}, "test", slog.New(slog.DiscardHandler))
+			require.NoError(t, err)
+			require.Equal(t, time.Now().UnixMilli(), n.NowMs())
+			require.Equal(t, time.Now().UnixMilli(), n.PastMs())
+			begun := time.Now()
+			_, err = New(t.Context(), lease, "test", slog.New(slog.DiscardHandler))
+			require.NoError(t, err)
+			require.Equal(t, 12*time.Second, time.Since(begun))
+		}
+	})
+}
+
+// A slowLease leases late, and renews at once.
+type slowLease struct{ *slowStore }
+
+func (s *slowLease) RenewNode(ctx context.Context, l durable.NodeLease, ttl time.Duration) (durable.NodeLease, error) {
+	return s.clockStore.RenewNode(ctx, l, ttl)
+}
+
 // A lease that waited, for a lock or on the way, must not move the horizon of the
 // reconciler ahead: it would leave out messages that are inserted behind it.
 func TestClockOfTheStoreIsKnownFromBothSidesWhenItsAnswerIsSlow(t *testing.T) {
