@@ -123,12 +123,12 @@ func (c *config) journalsIn(dir string) (map[string]string, error) {
 		}
 	}
 	add("", dir)
-	parts, err := filepath.Glob(filepath.Join(dir, storesFolder, "*"))
-	if err != nil {
+	parts, err := os.ReadDir(filepath.Join(dir, storesFolder))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	for _, folder := range parts {
-		add(filepath.Base(folder), folder)
+	for _, part := range parts {
+		add(part.Name(), filepath.Join(dir, storesFolder, part.Name()))
 	}
 	for name := range folders {
 		if _, named := c.stores[name]; !named && name != "" {

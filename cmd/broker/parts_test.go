@@ -468,7 +468,7 @@ func TestFaultTheJournalsOfAllStoresOfAKilledBrokerAreReplayedByACommand(t *test
 	first, second := servers.StartMySQL(t), servers.StartMySQL(t)
 	redis := servers.StartRedis(t)
 	w := (&world{t: t, redis: redis, env: []string{"BROKER_MYSQL_DSN=" + first.DSN(), "BROKER_REDIS_URL=" + redis.URL(),
-		"BROKER_DATA_DIR=" + t.TempDir()}}).with(quick...)
+		"BROKER_DATA_DIR=" + filepath.Join(t.TempDir(), "[data]")}}).with(quick...)
 	names := "BROKER_MYSQL_DSNS=two=" + second.DSN()
 	p := w.start(names)
 	s := p.stage(t, "pull")
