@@ -81,28 +81,42 @@ func (r *Router) storeOfKey(rc *fasthttp.RequestCtx, id string) (string, error) 
 		return "", problem.ErrOverloaded
 	}
 	defer r.keys.lookUps.Give(client, 1)
-	_, first := r.o.Store.SQSKey(ctx, id)
-	if first == nil {
-		r.keys.remember(id, "")
-		return "", nil
+	answers := make(chan keyAnswer, 1+len(r.members))
+	ask := func(name string, of interface {
+		SQSKey(ctx context.Context, id string) (durable.SQSKey, error)
+	}) {
+		_, err := of.SQSKey(ctx, id)
+		answers <- keyAnswer{name, err}
 	}
-	away := ""
-	for _, m := range r.members {
-		err := errAway(m.name)
+	go ask("", r.o.Store)
+	for _, m := range r.members { // at once: one that is away keeps nobody from another one
 		if p := m.part.Load(); p != nil {
-			_, err = p.Store.SQSKey(ctx, id)
-		}
-		switch {
-		case err == nil:
-			r.keys.remember(id, m.name)
-			return m.name, nil
-		case !errors.Is(err, durable.ErrNotFound):
-			away = m.name
+			go ask(m.name, p.Store)
+		} else {
+			answers <- keyAnswer{m.name, errAway(m.name)}
 		}
 	}
-	if away != "" && errors.Is(first, durable.ErrNotFound) {
+	away, unknown := "", false
+	for range cap(answers) {
+		switch a := <-answers; {
+		case a.err == nil:
+			r.keys.remember(id, a.store)
+			return a.store, nil
+		case a.store == "":
+			unknown = errors.Is(a.err, durable.ErrNotFound)
+		case !errors.Is(a.err, durable.ErrNotFound):
+			away = a.store
+		}
+	}
+	if away != "" && unknown {
 		return "", later("The access key may be of the store " + away + ", which cannot be reached right now. Nothing was " +
 			"changed; send the request again.")
 	}
 	return "", nil
+}
+
+// A keyAnswer is what a store says of an access key.
+type keyAnswer struct {
+	store string
+	err   error // nil: it has the key
 }

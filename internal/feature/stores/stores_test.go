@@ -234,6 +234,34 @@ func TestAnAccessKeyLeadsToTheStoreOfItsChannel(t *testing.T) {
 	require.False(t, served, "the first store says that there is no such key")
 }
 
+// A store that hangs keeps no SQS client from another one, whichever of them it is.
+func TestAStoreThatHangsKeepsNoAccessKeyFromAnother(t *testing.T) {
+	for _, hangs := range []string{"", "away"} {
+		w := newWorld(t)
+		w.make(w.two, "two")
+		_, err := w.two.CreateSQSKey(t.Context(), "two", durable.SQSKey{ID: "key of two", Secret: "s"})
+		require.NoError(t, err)
+		if hangs == "" {
+			w.router.o.Store = hanging{w.first}
+		} else {
+			w.router.Join(hangs, &Part{Store: hanging{w.two}, Catalogue: w.cats[1], API: w.api, Announce: func() {}})
+		}
+		var rc fasthttp.RequestCtx
+		rc.Request.Header.SetMethod("POST")
+		rc.Request.Header.Set("Key", "key of two")
+		require.True(t, w.router.Serve(&rc))
+		require.Equal(t, 204, rc.Response.StatusCode())
+	}
+}
+
+// A hanging store does not answer about keys.
+type hanging struct{ *durable.Store }
+
+func (hanging) SQSKey(ctx context.Context, _ string) (durable.SQSKey, error) {
+	<-ctx.Done()
+	return durable.SQSKey{}, ctx.Err()
+}
+
 // A change of the first store is in the others when Follow returns, and a version that is older changes nothing.
 func TestCopiesFollowTheFirstStore(t *testing.T) {
 	w := newWorld(t)
